@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 ENOUGH = 4.5
-"""Contrast of text that the Web Content Accessibility Guidelines (AA) ask for."""
+"""Contrast of text that the Web Content Accessibility Guidelines (AA) require."""
 
 CONTRAST = """
   const canvas = document.createElement("canvas");
@@ -57,7 +57,7 @@ outside of a selector, and `ground(element, page)` the colour behind an element.
 
 
 def _missing(what: str) -> NoReturn:
-    """Skips where there is no browser; in CI there must be one, so fails."""
+    """Skips if there is no browser; in CI there must be one, so fails."""
     reason = f"not on this machine: {what}"
     if os.environ.get("CI", "").lower() in {"1", "true"}:
         pytest.fail(f"{reason}; CI looks at pages in a browser")
@@ -66,7 +66,7 @@ def _missing(what: str) -> NoReturn:
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
-    """The machine's browser, or the one that Playwright has fetched."""
+    """The installed browser, or the one that Playwright has downloaded."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:

@@ -1,4 +1,4 @@
-"""The command ``kohort``, as users run it: in a process of its own."""
+"""The command ``kohort``, as users run it: in a separate process."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import IO
 
 KOHORT = [sys.executable, "-m", "kohort"]
 PATIENCE_S = 30.0
-"""For processes that work; nothing waits for so long."""
+"""Limit for working processes; nothing takes this long."""
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """The environment of a user who has set nothing but these."""
+    """The environment of a user with only these variables."""
     found = {n: v for n, v in os.environ.items() if not n.startswith("KOHORT_")}
     return found | {"PYTHONWARNINGS": "error"} | variables
 
 
 def kohort(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command that ended."""
+    """Runs a command to its end."""
     return subprocess.run(
         [*KOHORT, *arguments],
         env=environment(**variables),
@@ -36,7 +36,7 @@ def kohort(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
 
 
 def refused(*arguments: str, code: int, **variables: str) -> str:
-    """The one line on stderr of a command that ends with this code."""
+    """The only stderr line of a command that exits with this code."""
     done = kohort(*arguments, **variables)
     assert done.returncode == code, done
     assert not done.stdout
@@ -46,7 +46,7 @@ def refused(*arguments: str, code: int, **variables: str) -> str:
 
 
 def done(*arguments: str, **variables: str) -> str:
-    """What a command that worked has printed."""
+    """The output of a command that succeeded."""
     ended = kohort(*arguments, **variables)
     assert ended.returncode == 0, ended
     assert not ended.stderr
@@ -57,9 +57,9 @@ class Serving:
     """A ``kohort serve`` that accepts connections; its stderr goes to a file.
 
     Attributes:
-        addresses: those of its nodes, as the line has them that says it is ready.
+        addresses: those of its nodes, from its ready line.
         http: the URL of its HTTP port; None without one.
-        pid: its process, as the line has it.
+        pid: its process, from its ready line.
     """
 
     def __init__(self, process: subprocess.Popen[str], errors: IO[str]) -> None:
@@ -79,7 +79,7 @@ class Serving:
 
     @property
     def address(self) -> str:
-        """Where its first node is: "host:port"."""
+        """The address of its first node: "host:port"."""
         return self.addresses[0]
 
     @property
@@ -93,7 +93,7 @@ class Serving:
         return int(self.address.rpartition(":")[2])
 
     def logged(self) -> str:
-        """What it wrote to stderr until now."""
+        """Its stderr so far."""
         self.errors.seek(0)
         return self.errors.read()
 
@@ -106,14 +106,18 @@ class Serving:
 
 @contextlib.contextmanager
 def serving(
-    *arguments: str, command: tuple[str, ...] = (), **variables: str
+    *arguments: str,
+    command: tuple[str, ...] = (),
+    stdin: int | None = None,
+    **variables: str,
 ) -> Iterator[Serving]:
-    """A broker on a free port; whatever happens, it is gone afterwards."""
-    # A pipe that nobody reads would stop a broker that has much to say.
+    """A broker on a free port, which is always stopped in the end."""
+    # A pipe without a reader would block a broker that logs much.
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             [*(command or KOHORT), "serve", "--port", "0", *arguments],
             env=environment(**variables),
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

@@ -1,4 +1,4 @@
-"""What every test shares."""
+"""Settings and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ if sys.dont_write_bytecode:
     sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "pycache")
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
+# Tests use bench/, which `python -m` finds from the root.
+sys.path.append(str(Path(__file__).parents[1]))
+
 import pytest
 from hypothesis import settings
 
-# Before anything of kohort is imported: values that nobody may change are
-# enforced in tests, and cost nothing when served.
+# Before anything of kohort is imported: frozen values are enforced in tests, and cost
+# nothing when served.
 os.environ["KOHORT_FROZEN"] = "1"
 
-# HYPOTHESIS_PROFILE=ci looks longer. Deadlines would measure the machine.
+# HYPOTHESIS_PROFILE=ci tries more examples. Deadlines would measure the machine.
 settings.register_profile("kohort", deadline=None, max_examples=15)
-settings.register_profile("ci", deadline=None, max_examples=75, print_blob=True)
+settings.register_profile("ci", deadline=None, max_examples=50, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "kohort"))
 
-# Before they are imported, by tests of several folders: their asserts are to say as
+# Before they are imported, by tests of several folders: their asserts should explain as
 # much as those of a test.
 pytest.register_assert_rewrite(
     "tests.client.stage",
@@ -39,13 +42,17 @@ pytest.register_assert_rewrite(
     "tests.timeline.browser_page",
 )
 
+from tests import jitter
 from tests.coordinator.context import Context
+
+pytest_plugins = ["pytester"]
+jitter.set_up(os.environ.get("KOHORT_JITTER"))
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """How many workers `-n auto` is: two for a core, up to two more than cores.
+    """The number of workers of `-n auto`: two per core, at most two more than cores.
 
-    Half of the time goes to scenes of real clients, who wait for one another.
+    Half of the time goes to scenes of real clients, which wait for one another.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     cores = cores or os.cpu_count() or 1
@@ -53,10 +60,11 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Has each worker of xdist import the modules in another order.
+    """Makes each worker of xdist import the modules in another order.
 
-    To rewrite the asserts of a module takes longer than to import it. All workers
-    collect at once: in the same order each would rewrite all modules, in the first run.
+    Rewriting the asserts of a module takes longer than importing it. All workers
+    collect at once: in the same order, each would rewrite all modules, in the first
+    run.
     """
     worker = getattr(session.config, "workerinput", None)
     if worker is None or session.config.args != session.config.getini("testpaths"):

@@ -1,21 +1,21 @@
-"""A coordinator's log that keeps nothing, and can be made to fail."""
+"""A coordinator's log that stores nothing, and can be made to fail."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kohort.broker.coordinator.effects import Record
+from kohort.broker.coordinator.effects import Written
 from kohort.broker.log.store import StorageError
 from kohort.broker.shards.group_records import Encoder
 
 
 class NoLog:
-    """Takes batches of at most `largest` bytes.
+    """Accepts batches of at most `largest` bytes.
 
     Attributes:
         is_full: whether no batch can be written.
         largest: bytes.
-        written: how many batches were written.
+        written: number of batches written.
     """
 
     def __init__(self, largest: int = 1 << 20) -> None:
@@ -23,11 +23,11 @@ class NoLog:
         self.largest = largest
         self.written = 0
 
-    def encode(self, records: Sequence[Record]) -> bytes:
+    def encode(self, records: Sequence[Written], now: float) -> bytes:
         """A batch of these records."""
-        return Encoder().encode(records, 0)
+        return Encoder().encode(records, int(now * 1000))
 
-    def write(self, _: bytes) -> None:
+    def write(self, _batch: bytes, _now: float) -> None:
         """Counts a batch."""
         if self.is_full:
             raise StorageError("the disk is full")

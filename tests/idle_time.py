@@ -1,8 +1,8 @@
-"""An event loop whose time passes only while it has nothing to do, and faster then.
+"""An event loop with a clock that advances only while it is idle, and faster then.
 
 Scenes with timers do not depend on how busy the machine is: however late a callback
-gets the processor, no time has passed for it or for the timers beside it. Everything
-that a scene waits for has to be in this one process.
+gets the processor, no time has passed for it or for other timers. Everything that a
+scene waits for has to be in this one process.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ import asyncio
 import selectors
 import time
 
-from kohort.broker.clock import RealClock
-
 SPEED = 10
 """Seconds of the loop's time per second of idling."""
 
 
 class _IdleSelector(selectors.DefaultSelector):
-    """Counts the time for which it found nothing to do."""
+    """A selector that adds up its idle time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,15 +47,3 @@ class IdleTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Seconds of idling since the loop was made, times `SPEED`."""
         return self._idle.idle_s
-
-
-class LoopClock(RealClock):
-    """A broker's clock that follows its loop's time."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
-        self._ahead = time.time() - loop.time()
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self._loop.time() + self._ahead

@@ -1,4 +1,4 @@
-"""What members over librdkafka do, so that they never get what is not theirs."""
+"""Workarounds for members with librdkafka, so that they never get others' records."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from confluent_kafka import (
 )
 
 COMMITTED_S = 30.0
-"""For an answer that comes at once, unless the coordinator is away."""
+"""Limit for a response that comes at once, unless the coordinator is down."""
 ELSEWHERE = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 }
-"""What a coordinator answers that moves; librdkafka looks for it meanwhile."""
+"""The errors of a coordinator that moves; librdkafka looks for the new one.
+"""
 
 
 def row_of(message: Message) -> tuple[int, int, bytes, bytes]:
-    """Partition, offset, key and value of a message that was consumed."""
+    """Partition, offset, key and value of a consumed message."""
     place, offset = message.partition(), message.offset()
     key, value = message.key(), message.value()
     assert place is not None
@@ -36,25 +37,25 @@ def row_of(message: Message) -> tuple[int, int, bytes, bytes]:
 def begin(
     consumer: Consumer, partitions: list[TopicPartition], *, is_cooperative: bool
 ) -> None:
-    """To be called in `on_assign`: starts at what is committed, or at 0.
+    """Starts partitions at their committed offset, or at 0; call it in `on_assign`.
 
-    librdkafka is not to ask where a partition begins. If it asks (ListOffsets,
-    which waits behind a Fetch), and the partition is revoked before the answer,
-    then it asks again and fetches what it does not own
+    librdkafka should not look up where a partition begins. If it sends ListOffsets,
+    which waits behind a Fetch, and the partition is revoked before the response, then
+    it retries and fetches a partition that it does not own
     (rd_kafka_toppar_handle_Offset, "outdated offset response"; since
     confluentinc/librdkafka@de853c2, 0.11.5). When the partition comes back, those
     records are forwarded a moment before they are made outdated
-    (rd_kafka_toppar_op_fetch_start), and an application that reads in that moment
-    gets them, from offset 0 on, whatever is committed. 2.16.0 does it with
-    `consume` and with `poll`, on Apache Kafka 4.3 as well.
+    (rd_kafka_toppar_op_fetch_start), and an application that reads in that moment gets
+    them, from offset 0 on, whatever is committed. 2.16.0 does it with `consume` and
+    with `poll`, on Apache Kafka 4.3 as well.
 
-    Nor is it to ask by itself what is committed: a coordinator that is one no longer
-    refuses the whole group and names no partition (OffsetFetch v2 and later, as Apache
-    Kafka 4.3 has it), and then 2.16.0 waits for them for ever: nobody reads them before
+    Nor should it look up committed offsets by itself: a former coordinator refuses the
+    whole group and lists no partition (OffsetFetch v2 and later, as Apache Kafka 4.3
+    has it), and then 2.16.0 waits for them forever: the partitions are not read before
     the next rebalance.
 
     Raises:
-        KafkaException: the coordinator does not say what is committed.
+        KafkaException: the coordinator does not return the committed offsets.
     """
     if not partitions:
         return

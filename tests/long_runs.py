@@ -23,7 +23,7 @@ def parser_of(module: str, doc: str | None) -> argparse.ArgumentParser:
 
 
 class LongRun:
-    """A run in a temporary folder, which stays if something was wrong.
+    """A run in a temporary folder, which is kept if there are violations.
 
     Args:
         name: a word for the folder.
@@ -41,7 +41,7 @@ class LongRun:
         print(f"seed {self.seed}; everything is in {self.folder}", flush=True)
 
     def progress(self, line: str) -> None:
-        """Prints a line behind the seconds since the start."""
+        """Prints a line after the seconds since the start."""
         print(f"{time.monotonic() - self._began:6.0f} s  {line}", flush=True)
 
     def finish(self, violations: Sequence[str], again: str) -> int:
@@ -49,7 +49,7 @@ class LongRun:
 
         Args:
             violations: one sentence each.
-            again: the command that plays the run again.
+            again: the command that repeats the run.
 
         Returns:
             The exit status.

@@ -1,64 +1,21 @@
-"""A clock that is moved by hand, so that tests need not wait."""
+"""The broker's clock for tests without an event loop: time is moved by hand only."""
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections.abc import Callable
+from kohort.broker.clock import BrokerClock
 
 START = 1_700_000_000.0
 """Seconds since the epoch at which the clock starts: in November 2023."""
 
 
-class _Timer:
-    """A callback that is due at some time."""
-
-    __slots__ = ("callback", "is_cancelled")
-
-    def __init__(self, callback: Callable[[], object]) -> None:
-        self.callback = callback
-        self.is_cancelled = False
-
-    def cancel(self) -> None:
-        """The callback is not called any more."""
-        self.is_cancelled = True
-
-
-class ManualClock:
-    """Time that passes only by `fire` and `advance`.
-
-    Args:
-        now: seconds since the epoch.
-    """
+class ManualClock(BrokerClock):
+    """A clock that stands still, and calls timers only by `fire` and `skip`."""
 
     def __init__(self, now: float = START) -> None:
-        self._now = now
-        self._order = itertools.count()
-        self._timers: list[tuple[float, int, _Timer]] = []
+        super().__init__(None, "manual", now=now)
 
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self._now
-
-    def call_at(self, when: float, callback: Callable[[], object]) -> _Timer:
-        """Calls `callback` once `now()` has reached `when`."""
-        timer = _Timer(callback)
-        heapq.heappush(self._timers, (when, next(self._order), timer))
-        return timer
-
-    def fire(self, until: float) -> bool:
-        """Fires the next timer that is due by `until`; False if there is none."""
-        while self._timers and self._timers[0][0] <= until:
-            when, _, timer = heapq.heappop(self._timers)
-            if not timer.is_cancelled:
-                self._now = max(self._now, when)
-                timer.callback()
-                return True
-        self._now = until
-        return False
-
-    def advance(self, seconds: float) -> None:
+    def skip(self, seconds: float) -> None:
         """Lets time pass, and fires all timers that become due."""
-        until = self._now + seconds
+        until = self.now() + seconds
         while self.fire(until):
             pass

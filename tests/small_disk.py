@@ -1,4 +1,4 @@
-"""A broker whose disk is full: as full as a process may make its files."""
+"""A broker with a full disk, by a limit on the size of its files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.commands import KOHORT, environment
 
 
 class SmallDisk:
-    """``kohort serve``, which can make no file longer than a limit.
+    """``kohort serve`` that cannot make a file longer than a limit.
 
     Attributes:
-        process: it; both outputs are pipes.
-        port: where it listens.
-        errors: what it logs.
+        process: the process; both outputs are pipes.
+        port: its port.
+        errors: its log.
     """
 
     def __init__(self, process: Process, port: int) -> None:
@@ -28,25 +28,25 @@ class SmallDisk:
         self.errors = process.stderr
 
     async def until_logged(self, text: str, *, without: str | None = None) -> None:
-        """Waits until a line with a text is logged, and none with another one."""
+        """Waits until a line with one text is logged, and none with another one."""
         while text not in (line := (await self.errors.readline()).decode()):
             assert line, "it has ended"
             assert without is None or without not in line
 
     def give_room(self) -> None:
-        """There is no limit any more."""
+        """Removes the limit."""
         unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, unlimited)
 
     async def end(self) -> str:
-        """Has it stop: the rest of what it has logged."""
+        """Stops it; returns the rest of its log."""
         self.process.terminate()
         _, errors = await self.process.communicate()
         assert self.process.returncode == 0
         return errors.decode()
 
     async def kill(self) -> str:
-        """Kills it: the rest of what it has logged."""
+        """Kills it; returns the rest of its log."""
         self.process.kill()
         _, errors = await self.process.communicate()
         return errors.decode()

@@ -1,4 +1,4 @@
-"""The configuration: four sources, Kafka's keys and checks, and errors of one line."""
+"""The configuration: four sources, Kafka's keys and checks, and one-line errors."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from kohort.broker.config import (
     parse_topic,
     variable_of,
 )
+from kohort.broker.config_hints import CLIENT_KEYS
 from kohort.broker.config_keys import (
     BROKER_KEYS,
     CLIENT_METRICS_KEYS,
@@ -49,7 +50,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def refused(*sets: str, file: Path | None = None, **environment: str) -> str:
-    """The one line that a configuration is refused with."""
+    """The one-line error of a configuration."""
     with pytest.raises(ConfigError) as error:
         Config.load(sets, file, environment)
     line = str(error.value)
@@ -58,7 +59,7 @@ def refused(*sets: str, file: Path | None = None, **environment: str) -> str:
 
 
 def test_every_key_of_kafka_has_a_default_that_its_own_check_accepts() -> None:
-    """A broker that is told nothing has Kafka's defaults, in Python's types."""
+    """A broker without settings has Kafka's defaults, in Python's types."""
     config = Config()
     assert config["group.max.size"] == 2147483647
     assert config["group.initial.rebalance.delay.ms"] == 3000
@@ -73,7 +74,7 @@ def test_every_key_of_kafka_has_a_default_that_its_own_check_accepts() -> None:
 
 
 def test_sources_in_order(tmp_path: Path) -> None:
-    """--set goes before the environment, that before the file, that before defaults."""
+    """The order is --set, the environment, the file, the defaults."""
     file = written(
         tmp_path,
         "group.max.size = 1\noffsets.retention.minutes = 1\nnum.partitions = 1\n",
@@ -90,7 +91,7 @@ def test_sources_in_order(tmp_path: Path) -> None:
 
 
 def test_the_last_of_two_sets_counts() -> None:
-    """A command line that was appended to means what was appended."""
+    """Options appended to a command line override earlier ones."""
     config = Config.load(["group.max.size=1", "group.max.size=2"])
     assert config["group.max.size"] == 2
 
@@ -105,14 +106,14 @@ def test_the_last_of_two_sets_counts() -> None:
     ],
 )
 def test_a_file_nests_as_it_likes(tmp_path: Path, text: str) -> None:
-    """Dots in keys are TOML's tables, or are quoted: it is the same key."""
+    """Dots in keys are TOML's tables, or are quoted: the key is the same."""
     config = Config.load(file=written(tmp_path, text))
     assert config["group.max.size"] == 7
     assert config["log.cleanup.policy"] == ("compact", "delete")
 
 
 def test_a_program_gives_python_values() -> None:
-    """Values of a program are Python's or text."""
+    """Values from a program are Python's or text."""
     config = Config(
         {
             "group.max.size": 3,
@@ -130,7 +131,7 @@ def test_a_program_gives_python_values() -> None:
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
-    """Whoever mistypes a key is told which one was likely meant."""
+    """A mistyped key gets a suggestion."""
     assert refused("group.max.siez=5") == (
         "group.max.siez=5 (--set): unknown setting; did you mean group.max.size?"
     )
@@ -142,6 +143,43 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
     assert refused(file=file).startswith(f"group.max=5 ({file}): unknown setting")
     assert "unknown setting" in refused("=5")
     assert refused("zzzzzzzzzzzzzz=5").endswith("unknown setting")
+
+
+CONSUMERS = "this is a consumer's setting: set it in your program"
+BOUNDS = (
+    "; the broker bounds it by group.min.session.timeout.ms and "
+    "group.max.session.timeout.ms"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("group.id", CONSUMERS),
+        ("auto_offset_reset", CONSUMERS),
+        (
+            "session.timeout.ms",
+            CONSUMERS + BOUNDS,
+        ),
+        ("acks", "this is a producer's setting: set it in your program"),
+        (
+            "segment.ms",
+            "this is a topic's setting; the broker's default for it is log.roll.ms",
+        ),
+    ],
+)
+def test_a_setting_of_others_is_explained(name: str, why: str) -> None:
+    """A client's or a topic's key, from the command line and from the environment."""
+    assert refused(f"{name}=1") == f"{name}=1 (--set): {why}"
+    variable = f"KOHORT_{name.replace('.', '_').upper()}"
+    with pytest.raises(ConfigError) as error:
+        Config.load(environment={variable: "1"})
+    assert str(error.value) == f"{variable}=1 (environment): {why}"
+
+
+def test_the_hints_are_about_settings_that_the_broker_does_not_have() -> None:
+    """Otherwise they would never be shown."""
+    assert not CLIENT_KEYS.keys() & BROKER_KEYS.keys()
 
 
 @pytest.mark.parametrize(
@@ -183,7 +221,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_value_is_refused_as_kafka_refuses_it(text: str, why: str) -> None:
-    """The line names the key, the value, where it came from, and what it must be."""
+    """The line has the key, the value, its source, and the valid values."""
     line = refused(text)
     assert line.startswith(text[:40])
     assert line.endswith(f" (--set): {why}")
@@ -204,12 +242,12 @@ def test_a_bad_value_is_refused_as_kafka_refuses_it(text: str, why: str) -> None
     ],
 )
 def test_what_kafka_accepts_is_accepted(text: str) -> None:
-    """Values that look odd, and that Kafka starts with all the same."""
+    """Unusual values that Kafka starts with are accepted."""
     Config.load([text])
 
 
 def test_a_password_is_never_shown(tmp_path: Path) -> None:
-    """What is secret stands in no description of the broker."""
+    """No description of the broker contains a password."""
     config = Config.load(["ssl.key.password=hunter2"])
     assert config["ssl.key.password"] == "hunter2"
     assert config.entry("ssl.key.password").value is None
@@ -218,7 +256,7 @@ def test_a_password_is_never_shown(tmp_path: Path) -> None:
 
 
 def test_bad_sources_are_refused(tmp_path: Path) -> None:
-    """A file that is missing or no TOML, a key given twice, a --set without a value."""
+    """A missing or invalid file, a repeated key, and a --set without a value fail."""
     missing = tmp_path / "missing.toml"
     assert refused(file=missing) == f"{missing}: No such file or directory"
     assert "is a directory" in refused(file=tmp_path).lower()
@@ -257,7 +295,7 @@ def test_variables_of_a_service_called_kohort_are_no_keys() -> None:
 
 
 def test_keys_without_effect_are_told(tmp_path: Path) -> None:
-    """A key of Kafka's that kohort does not use is accepted, and is told apart."""
+    """A key of Kafka's without an effect in kohort is accepted, and listed."""
     config = Config.load(
         ["group.max.size=5", "num.io.threads=9", "num.network.threads=3"],
         written(tmp_path, "broker.rack = 'r1'"),
@@ -269,7 +307,7 @@ def test_keys_without_effect_are_told(tmp_path: Path) -> None:
 
 
 def test_keys_of_parts_are_kafkas(tmp_path: Path) -> None:
-    """What belongs to a listener or a plugin is accepted by its prefix, as a secret."""
+    """A listener's or plug-in's key is accepted by its prefix, as a secret."""
     config = Config.load(["listener.name.internal.ssl.key.password=hunter2"])
     name = "listener.name.internal.ssl.key.password"
     assert config.unused == ((name, None, "--set"),)
@@ -279,7 +317,7 @@ def test_keys_of_parts_are_kafkas(tmp_path: Path) -> None:
 
 
 def test_entries_know_their_source() -> None:
-    """DescribeConfigs learns where a value comes from, and what it would be else."""
+    """DescribeConfigs shows the source of a value, and its synonyms."""
     config = Config({"group.max.size": " 05 "})
     entry = config.entry("group.max.size")
     assert (entry.value, entry.source) == ("5", STATIC_BROKER_CONFIG)
@@ -297,7 +335,7 @@ def test_entries_know_their_source() -> None:
 
 
 def test_keys_change_while_the_broker_runs() -> None:
-    """IncrementalAlterConfigs: a broker's value goes before the cluster's (KIP-226)."""
+    """In IncrementalAlterConfigs a broker's value overrides the cluster's (KIP-226)."""
     config = Config({"max.connections": 10})
     config.alter({"max.connections": "20"}, source=DYNAMIC_DEFAULT_BROKER_CONFIG)
     config.alter({"max.connections": "30"})
@@ -326,7 +364,7 @@ def test_keys_change_while_the_broker_runs() -> None:
 def test_changes_are_all_made_or_none(
     changes: dict[str, str], source: int, why: str
 ) -> None:
-    """One bad change of several leaves everything as it was."""
+    """One invalid change of several leaves everything unchanged."""
     config = Config()
     with pytest.raises(ConfigError, match=why):
         config.alter(changes, source=source)
@@ -345,7 +383,7 @@ def test_changes_are_all_made_or_none(
     ],
 )
 def test_retention_of_three_keys(settings: dict[str, object], expected: int) -> None:
-    """Milliseconds go before minutes, and those before hours; below 0 is for ever."""
+    """Milliseconds override minutes, and those hours; negative means forever."""
     config = Config(settings)
     assert config.log_retention_ms == expected
     assert config.topic_default("retention.ms") == expected
@@ -369,14 +407,14 @@ def test_topics_take_the_brokers_values() -> None:
     assert config.topic_default("flush.ms") == 9223372036854775807
     assert config.topic_default("segment.jitter.ms") == 0
     assert config.topic_default("remote.storage.enable") is False
-    # As Kafka 4.3 shows it where nothing is set: hours are no synonym.
+    # As Kafka 4.3 shows it without any setting: hours are no synonym.
     entry = Config().topic_entry("retention.ms", {})
     assert (entry.value, entry.source) == ("604800000", DEFAULT_CONFIG)
     assert entry.synonyms == ()
 
 
 def test_a_key_that_changes_silences_its_synonyms() -> None:
-    """In Kafka hours of a file count no more, and stay visible behind milliseconds."""
+    """In Kafka hours from a file no longer apply, but are shown as a synonym."""
     config = Config({"log.retention.hours": 2, "log.retention.minutes": 5})
     config.alter({"log.retention.ms": "7"})
     assert config.log_retention_ms == 7
@@ -395,7 +433,7 @@ def test_a_key_that_changes_silences_its_synonyms() -> None:
 
 
 def test_a_restart_may_change_more_than_a_running_broker() -> None:
-    """Threads double at most while a broker runs; saved values count all the same."""
+    """At run time threads can at most double; saved values have no limit."""
     config = Config()
     config.restore({"num.io.threads": "100"}, DYNAMIC_BROKER_CONFIG)
     assert config["num.io.threads"] == 100
@@ -410,14 +448,14 @@ def test_numbers_are_written_as_java_writes_them() -> None:
 
 
 def test_topics_defaults_agree_with_the_brokers() -> None:
-    """The defaults in the table of topics are what the broker's defaults amount to."""
+    """The defaults in the table of topics follow from the broker's defaults."""
     config = Config()
     for name, key in TOPIC_KEYS.items():
         assert to_text(config.topic_default(name)) == key.default, name
 
 
 def test_values_of_topics_are_checked() -> None:
-    """CreateTopics and IncrementalAlterConfigs learn what is wrong with a value."""
+    """CreateTopics and IncrementalAlterConfigs get the fault of a value."""
     assert parse_topic("retention.ms", "-1") == -1
     with pytest.raises(ConfigError, match=r"retention\.ms=-2: must be at least -1"):
         parse_topic("retention.ms", "-2")
@@ -427,7 +465,7 @@ def test_values_of_topics_are_checked() -> None:
 
 @given(st.sampled_from(sorted(BROKER_KEYS)), st.text(max_size=20))
 def test_any_text_is_a_value_or_one_line(name: str, text: str) -> None:
-    """Whatever is given for a key, it is taken, or refused in one printable line."""
+    """Any text for a key is accepted, or refused in one printable line."""
     try:
         config = Config.load([f"{name}={text}"])
     except ConfigError:
@@ -442,7 +480,7 @@ def test_any_text_is_a_value_or_one_line(name: str, text: str) -> None:
 
 @given(st.integers(1, 2**31 - 1))
 def test_numbers_survive(number: int) -> None:
-    """A number that is in range arrives as it was given, from every source."""
+    """A number in range is unchanged, from every source."""
     variable = {"KOHORT_GROUP_MAX_SIZE": str(number)}
     assert Config.load([f"group.max.size={number}"])["group.max.size"] == number
     assert Config.load(environment=variable)["group.max.size"] == number
@@ -450,7 +488,7 @@ def test_numbers_survive(number: int) -> None:
 
 
 def keys_named_in(folder: Path) -> set[str]:
-    """The broker's keys that the code of a folder names as texts."""
+    """The broker's keys that a folder's code mentions as texts."""
     return {
         node.value
         for file in folder.rglob("*.py")
@@ -461,7 +499,7 @@ def keys_named_in(folder: Path) -> set[str]:
 
 
 def test_the_used_keys_are_those_that_the_code_uses() -> None:
-    """No key is said to have an effect, or to have none, against the truth."""
+    """A key is marked as used exactly if the code uses it."""
     used = {name for name, key in BROKER_KEYS.items() if key.used}
     of_config = {
         name
@@ -474,7 +512,7 @@ def test_the_used_keys_are_those_that_the_code_uses() -> None:
 
 
 def test_each_key_has_a_text() -> None:
-    """It says what the key does here, or that it has no effect."""
+    """The text describes the key's effect in kohort, or says that it has none."""
     for keys, texts in (
         (BROKER_KEYS, config_docs.BROKER_DOCS),
         (TOPIC_KEYS, config_docs.TOPIC_DOCS),
@@ -488,8 +526,8 @@ def test_each_key_has_a_text() -> None:
 
 
 def test_the_documentation_says_what_clients_are_told() -> None:
-    """docs/configuration.md and DescribeConfigs have one text about a key."""
-    text = (ROOT / "docs" / "configuration.md").read_text()
+    """The documentation and DescribeConfigs have the same text for a key."""
+    text = (ROOT / "docs" / "reference" / "configuration.md").read_text()
     rows = re.findall(r"^\| `([a-z0-9.]+)` \| `[^`|]*` \| (.*) \|$", text, re.MULTILINE)
     described = {
         name: re.sub(r"`|\[([^]]*)\]\([^)]*\)", r"\1", row)
@@ -503,8 +541,8 @@ def test_the_documentation_says_what_clients_are_told() -> None:
 
 
 def test_the_documentation_lists_the_used_keys() -> None:
-    """docs/configuration.md has each used key with its default, and no other row."""
-    text = (ROOT / "docs" / "configuration.md").read_text()
+    """docs/reference/configuration.md lists the used keys and their defaults."""
+    text = (ROOT / "docs" / "reference" / "configuration.md").read_text()
     rows = dict(
         re.findall(
             r"^\| `([a-z0-9]+\.[a-z0-9.]+)` \| `?([^`|]*)`? \|", text, re.MULTILINE

@@ -1,4 +1,4 @@
-"""A broker whose disk is full: it says so, damages nothing, and can go on later."""
+"""A broker with a full disk: it logs that, damages nothing, and recovers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LIMIT = 64 * 1024
 
 
 async def append(client: WireClient, value: bytes) -> int:
-    """Produces one record: the error code."""
+    """Produces one record; returns the error code."""
     answer = await client.call("Produce", 9, produce((0, batch(value))))
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
 async def test_a_full_disk(tmp_path: Path) -> None:
-    """What is refused is not there, what was acknowledged is; one line for each log."""
+    """Refused records are missing, acknowledged ones exist; one log line per log."""
     path = tmp_path / "data"
     async with broker_on(path) as broker:
         broker.cluster.create_topic("t", 1)
@@ -47,7 +47,7 @@ async def test_a_full_disk(tmp_path: Path) -> None:
             last, offset = offset, offset + 1
         error = answer.topics[0].partitions[0].error_code
         assert error == ErrorCode.NOT_COORDINATOR
-        # The coordinator is back at what the log says; other groups never noticed.
+        # The coordinator is back at the log's state; other groups noticed nothing.
         assert await committed(client, "g2") == {"t": last}
         assert await heartbeat(client, member_id) == ErrorCode.NONE
         errors = await small.kill()
@@ -63,7 +63,7 @@ async def test_a_full_disk(tmp_path: Path) -> None:
 
 
 async def test_a_log_on_the_full_disk(tmp_path: Path) -> None:
-    """A line that cannot be written stops no change from being taken back."""
+    """A log line that cannot be written does not stop the undoing of a change."""
     path, log = tmp_path / "data", tmp_path / "log"
     log.write_bytes(b"\n" * LIMIT)
     async with broker_on(path) as broker:

@@ -1,4 +1,4 @@
-"""What is shipped: the links, the wheel, the files around it."""
+"""Packaging: the links, the wheel, and the other files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def project() -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what the package is built of, as building leaves things behind."""
+    """A copy of the package's sources, as building leaves files behind."""
     copy = tmp_path_factory.mktemp("source")
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, copy)
@@ -61,7 +61,7 @@ def contents(wheel: Path) -> set[str]:
 
 
 def test_each_folder_is_linked_into_the_package() -> None:
-    """src/kohort holds links to the folders at the root, all of them and no others."""
+    """src/kohort has links to exactly the package folders at the root."""
     links = {path.name for path in LINKS.iterdir() if path.is_symlink()}
     folders = {
         path.parent.name
@@ -69,7 +69,7 @@ def test_each_folder_is_linked_into_the_package() -> None:
         if path.parent.name not in NO_PACKAGES
     }
     assert links == folders
-    assert {"protocol", "broker", "client", "control", "pipeline"} <= links
+    assert {"protocol", "broker", "client", "control", "pipeline", "testing"} <= links
     for name in links:
         assert (LINKS / name).readlink() == Path("..") / ".." / name
         assert (ROOT / name / "py.typed").is_file()
@@ -77,7 +77,7 @@ def test_each_folder_is_linked_into_the_package() -> None:
 
 @pytest.mark.long
 def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
-    """All of our modules, type markers and assets are in it; tests are not."""
+    """It has all modules, type markers and assets; no tests."""
     names = contents(wheel)
     modules = {
         f"kohort/{path.relative_to(ROOT)}"
@@ -93,13 +93,16 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     assert packaged == modules
     assert "kohort/protocol/apis/k11_join_group.py" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
+    (entries,) = (name for name in names if name.endswith("entry_points.txt"))
+    with zipfile.ZipFile(wheel) as archive:
+        assert b"[pytest11]\nkohort = kohort.testing.plugin" in archive.read(entries)
 
 
 @pytest.mark.long
 def test_the_wheel_of_the_sdist_is_the_same(
     source: Path, wheel: Path, tmp_path: Path
 ) -> None:
-    """Who builds from the sdist gets what others get; links became folders."""
+    """A wheel from the sdist has the same files; links became folders."""
     sdist = build("sdist", source, tmp_path / "sdist")
     shutil.unpack_archive(sdist, tmp_path / "unpacked", filter="data")
     (unpacked,) = (tmp_path / "unpacked").iterdir()
@@ -109,7 +112,7 @@ def test_the_wheel_of_the_sdist_is_the_same(
 
 @pytest.mark.long
 def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
-    """The package works from where pip puts it."""
+    """The package works where pip installs it."""
     zipfile.ZipFile(wheel).extractall(tmp_path)
     environment = {n: v for n, v in os.environ.items() if not n.startswith("KOHORT_")}
     environment["PYTHONPATH"] = str(tmp_path)
@@ -132,7 +135,7 @@ def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
 
 
 def test_the_version_is_in_the_changelog(project: dict[str, dict[str, str]]) -> None:
-    """Users find what is in the version that they have."""
+    """The changelog has an entry for the current version."""
     changelog = (ROOT / "CHANGELOG.md").read_text()
     assert f"\n## {project['project']['version']}" in changelog
     compose = (ROOT / "docker-compose.yml").read_text()
@@ -146,7 +149,7 @@ def commands() -> list[str]:
 
 
 def test_the_readme_has_two_commands() -> None:
-    """One line each: install and see the demo; install and pass the tests."""
+    """One line each: install and see the demo; install and run the tests."""
     demo, test = commands()
     assert demo.endswith("kohort demo")
     assert "--clear" in test
@@ -154,7 +157,7 @@ def test_the_readme_has_two_commands() -> None:
 
 
 def test_the_links_of_the_documents_lead_somewhere() -> None:
-    """No document points to a file that is not there."""
+    """No document links to a missing file."""
     documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     assert documents
     for document in documents:

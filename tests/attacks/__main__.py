@@ -3,7 +3,7 @@
     python -m tests.attacks
     python -m tests.attacks --attack tags --attack gone
 
-Exits 1 if a member was evicted, the broker died, or memory did not come back.
+Exits 1 if a member was evicted, the broker died, or memory was not released.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An attack, and its effect on the innocent beside it."""
+"""An attack, and its effect on the innocent clients beside it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tests.attacks.innocent import MEMBERS, TOPIC, Innocent, Report
 from tests.attacks.target import Target
 
 Program = Generator[None, None, str]
-"""Prepares the ground, yields once, attacks, and returns the broker's answers."""
+"""Prepares the broker, yields once, attacks, and returns the broker's answers."""
 
 QUIET_S = 3.0
 AFTER_S = 1.0
-"""Seconds for evicted members to notice, and to join again."""
+"""Seconds for evicted members to notice it and rejoin."""
 BACK_S = 15.0
 LOOK_S = 0.1
 BACK_RATIO = 3.0
-"""Memory is back below three times that before: allocators keep some, and so do the
-topics and groups that an attack leaves behind."""
+"""Memory counts as released below three times that before: allocators keep some, and an
+attack leaves topics and groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Attack:
         program: see `Program`.
         config: of the broker.
         data: whether the broker has a data directory.
-        keeps_mb: memory that may stay: groups that were made, the allocator's.
+        keeps_mb: memory that may stay: for groups, and the allocator's.
     """
 
     name: str
@@ -49,14 +49,14 @@ class Outcome:
     """Result of an attack.
 
     Attributes:
-        quiet: the innocent before the attack.
-        attacked: the innocent during the attack.
+        quiet: the innocent clients before the attack.
+        attacked: the innocent clients during the attack.
         answer: the broker's answers to the attacker.
-        seconds: the attack took.
-        memory: MB before, at the peak, and when it was back, or BACK_S after.
-        sockets: that the broker held before, and when they were back, or BACK_S after.
+        seconds: duration of the attack.
+        memory: MB before, at the peak, and when it was released, or BACK_S after.
+        sockets: of the broker before, and when they were closed, or BACK_S after.
         is_alive: whether the process still runs.
-        faults: lines of the broker's log about defects of the broker.
+        faults: log lines about defects of the broker.
         keeps_mb: see `Attack`.
     """
 
@@ -98,13 +98,13 @@ def play(
     quiet_s: float = QUIET_S,
     back_s: float = BACK_S,
 ) -> Outcome:
-    """Attacks a broker beside the innocent, and looks at both.
+    """Attacks a broker beside the innocent clients, and measures both.
 
     Args:
         attack: of the broker.
         broker: a fresh one.
-        quiet_s: seconds for which the innocent are measured before the attack.
-        back_s: memory and connections have to be back by then.
+        quiet_s: seconds for which the innocent clients are measured before the attack.
+        back_s: time limit for the release of memory and connections.
     """
     with Target(broker.port) as target, Innocent(broker.port) as innocent:
         target.create(TOPIC, MEMBERS)

@@ -1,4 +1,4 @@
-"""Brokers to attack, each a process on 127.0.0.1, seen from outside."""
+"""Brokers to attack, each a process on 127.0.0.1, observed from outside."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _TRACE = "Traceback (most recent"
 
 
 class BrokerProcess:
-    """A process that serves.
+    """A broker's process.
 
     Args:
-        port: it listens there.
+        port: its port.
         pid: the process.
-        stderr: the file that it logs to, if we have it.
+        stderr: its log file, if we have it.
     """
 
     def __init__(self, port: int, pid: int, stderr: Path | None = None) -> None:
@@ -43,14 +43,14 @@ class BrokerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs; a zombie does not."""
+        """True while the process runs; a zombie does not."""
         with contextlib.suppress(OSError):
             state = (self._folder / "stat").read_text().rpartition(")")[2].split()[0]
             return state not in "ZX"
         return False
 
     def memory(self) -> float:
-        """Resident memory in MB; 0.0 of a process that is gone."""
+        """Resident memory in MB; 0.0 if the process is gone."""
         return self._memory("VmRSS")
 
     def peak(self) -> float:
@@ -58,12 +58,12 @@ class BrokerProcess:
         return self._memory("VmHWM")
 
     def forget_peak(self) -> None:
-        """Lets `peak` begin anew."""
+        """Resets `peak`."""
         with contextlib.suppress(OSError):
             (self._folder / "clear_refs").write_text("5")
 
     def sockets(self) -> int:
-        """Sockets that it holds, connections of the gone among them."""
+        """Its open sockets, including those of lost connections."""
         count = 0
         with contextlib.suppress(OSError):
             for each in (self._folder / "fd").iterdir():
@@ -92,11 +92,11 @@ class BrokerProcess:
 
 @contextlib.contextmanager
 def commanded(command: str, arguments: Sequence[str] = ()) -> Iterator[BrokerProcess]:
-    """A broker by its command line.
+    """A broker started by its command line.
 
     Args:
         command: with `{port}` in it.
-        arguments: behind it; `{folder}` is one for its data.
+        arguments: appended to it; `{folder}` is one for its data.
     """
     port = free_ports(1)
     with tempfile.TemporaryDirectory(prefix="kohort-attacks-") as name:

@@ -1,4 +1,4 @@
-"""The attacks that froze kohort once: each is a generator, see `Attack.program`."""
+"""The attacks that once froze kohort; each is a generator, see `Attack.program`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MINIMAL = bytes([0x0C, 0, 0, 0, 1, 1, 0])
 KEYED = bytes([0x0E, 0, 0, 0, 2, ord("k"), 1, 0])
 """A minimal record with a key: a tombstone, which a compacted topic takes."""
 RECORDS = 14_900_000
-"""Minimal records in 100 MiB, to which the records of a batch may decompress."""
+"""Minimal records in 100 MiB, the limit for a decompressed batch."""
 
 
 def record_of(value: bytes) -> bytes:
@@ -52,7 +52,7 @@ def bomb(record: bytes, count: int, codec: int = compression.ZSTD) -> bytes:
 
 
 def find_time(topic: str) -> bytes:
-    """ListOffsets of a time that the batch claims to have, and no record has."""
+    """ListOffsets for a time that the batch claims to have, but no record has."""
     when = int(time.time() * 1000) + CENTURY_MS // 2
     return wire.request("ListOffsets", 5, list_offsets(topic, 0, timestamp=when))
 
@@ -74,7 +74,7 @@ def _many_records(target: Target) -> Program:
 
 
 def _valid(key: bytes) -> bytes:
-    """A batch of a million valid records, the most that kohort accepts."""
+    """A batch of a million valid records, the maximum in kohort."""
     out = bytearray()
     for number in range(1_000_000):
         record = b"\0\0" + _varint(number) + key + b"\1\0"
@@ -112,14 +112,14 @@ def _compacted(target: Target, records: bytes) -> Program:
 
 
 ROLL_S = 0.2
-"""Two times segment.ms: the next batch begins another segment."""
+"""Twice segment.ms: the next batch begins another segment."""
 CLEANED_S = 5.0
-"""The cleaner looks once a second in this attack (log.cleaner.backoff.ms)."""
+"""The cleaner checks once a second in this attack (log.cleaner.backoff.ms)."""
 TAGS = 50_000_000
 
 
 def _tags(target: Target) -> Program:
-    # Tag 1, empty, again and again: in the header, and then in the body.
+    # Tag 1, empty, repeatedly: in the header, and then in the body.
     many = uvarint(TAGS) + b"\1\0" * TAGS
     head = struct.pack(">hhih", 18, 3, 1, 0)
     software = b"\2a\2b"
@@ -171,7 +171,7 @@ def _fetch_repeated(target: Target) -> Program:
 
 
 def _appends(target: Target, topic: str, count: int) -> str:
-    """Appends small batches, one after the other: the longest of them."""
+    """Appends small batches one after the other; returns the longest time."""
     longest = 0.0
     for _ in range(count):
         began = time.monotonic()
@@ -217,7 +217,7 @@ def _parts_of_describe_configs(target: Target) -> Program:
 
 def _waiting_fetches(target: Target) -> Program:
     target.create("large")
-    # One record of 999,000 bytes, of which there are 50: below fetch.max.bytes.
+    # One record of 999,000 bytes; there are 50, which is below fetch.max.bytes.
     data = batch(record_of(bytes(999_000)), 1)
     for _ in range(50):
         assert target.produce("large", data) == "NONE"
@@ -244,14 +244,14 @@ def _varint(value: int) -> bytes:
 
 
 def joining(group: str) -> bytes:
-    """A JoinGroup that waits for all the others, as long as one may."""
+    """A JoinGroup that waits for all the others, as long as allowed."""
     request = join_group(group, session_ms=1_800_000, rebalance_ms=FOREVER_MS)
     return wire.request("JoinGroup", 3, request)
 
 
 def _gone(target: Target) -> Program:
     target.create("quiet")
-    # A member that joins after this one waits for it to join again.
+    # A member that joins after this one waits for it to rejoin.
     target.ask(joining("gone"))
     yield
     lines: list[Line] = []
@@ -278,7 +278,7 @@ def _gone(target: Target) -> Program:
 
 
 ARRIVAL_S = 0.5
-"""All requests wait in the broker by then: no answer can tell."""
+"""By then all requests wait in the broker, which no response can show."""
 NOTICED_S = 1.0
 """Time for a broker to notice; kfake closes all of them within it."""
 

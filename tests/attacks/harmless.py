@@ -1,4 +1,4 @@
-"""The attacks that never did harm: each is a generator, see `Attack.program`."""
+"""The attacks that never did harm; each is a generator, see `Attack.program`."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ LIES = (
     b"\xff" * 9 + b"\x01",  # a varint that never ends
 )
 CHUNK = 500
-"""Requests that are under way on one connection."""
+"""Pipelined requests on one connection."""
 
 
 def _mutated(draw: random.Random, data: bytes) -> bytes:
-    """A few bytes changed, cut out, put in, or repeated."""
+    """A few bytes changed, removed, inserted, or repeated."""
     made = bytearray(data)
     for _ in range(draw.randint(1, 4)):
         at = draw.randrange(4, len(made)) if len(made) > 4 else 0
@@ -49,7 +49,7 @@ def _mutated(draw: random.Random, data: bytes) -> bytes:
             made[at:at] = draw.choice((*LIES, b"\0", draw.randbytes(4)))
         else:
             made[at:at] = made[at : at + draw.randint(1, 16)] * draw.randint(1, 20)
-    if draw.randrange(4):  # mostly its size is true again
+    if draw.randrange(4):  # mostly with a correct size
         made[:4] = struct.pack(">i", len(made) - 4)
     return bytes(made)
 
@@ -96,7 +96,7 @@ def _lying_counts(target: Target) -> Program:
 
 
 ANSWER_S = 0.05
-"""Seconds to wait for answers: some of these requests wait, or get no response."""
+"""Seconds to wait for responses: some of these requests wait, or get none."""
 
 
 def _bombs(target: Target) -> Program:
@@ -146,7 +146,7 @@ def _slow_loris(target: Target) -> Program:
 
 
 BYTE_S = 0.1
-"""Time between two bytes: the slowness is the attack."""
+"""Time between two bytes: being slow is the attack."""
 
 
 def _never_read(target: Target) -> Program:
@@ -167,7 +167,7 @@ READ_S = 3.0
 
 
 def _pipelined(line: Line, frames: Iterable[bytes]) -> dict[str, int]:
-    """Counts the answers by kind."""
+    """Counts the responses by kind."""
     found: dict[str, int] = {}
     rest = iter(frames)
     while chunk := list(itertools.islice(rest, CHUNK)):
@@ -197,13 +197,13 @@ def _join(group: str, session_ms: int) -> JoinGroupRequest:
 
 
 def _members(target: Target) -> Program:
-    # From v4 on a member gets its id first (KIP-394), and is pending until it
-    # joins with that: so one connection makes as many as it likes.
+    # From v4 on a member gets its id first (KIP-394), and is pending until it joins
+    # with that: so one connection can make any number of them.
     join = wire.request("JoinGroup", 4, _join("crowd", SESSION_MS))
     yield
     frames: Iterator[bytes] = itertools.repeat(join, 50_000)
     answered = _pipelined(target.line(), frames)
-    time.sleep(SESSION_MS / 1000)  # then all of them end
+    time.sleep(SESSION_MS / 1000)  # then all of them expire
     return f"answered: {answered}"
 
 

@@ -1,11 +1,11 @@
-"""The innocent: a group that heartbeats and commits, and a bystander that pings.
+"""The innocent clients: a group that heartbeats and commits; a bystander that pings.
 
     python -m tests.attacks.innocent PORT
 
-It is a separate process, so that a busy attacker does not make it look slow. On
-stdin a line "report" asks for the time since the last report; the answer is a line of
-JSON, see `Report`, once every request of that time is answered. At the end of stdin it
-ends without leaving the group.
+It is a separate process, so that a busy attacker does not make it look slow. The line
+"report" on stdin requests the time since the last report; the answer is a line of JSON,
+see `Report`, once every request of that time is answered. At the end of stdin it ends
+without leaving the group.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ GROUP = "innocent"
 TOPIC = "innocent"
 MEMBERS = 20
 SESSION_MS = 6_000
-"""The shortest that brokers allow by default (group.min.session.timeout.ms)."""
+"""The minimum that brokers allow by default (group.min.session.timeout.ms)."""
 BEAT_S = 0.1
-"""Seconds between two heartbeats of a member, with a commit behind each: some 400
-requests a second, a few percent of a core here and at the broker."""
+"""Seconds between two heartbeats of a member, each followed by a commit: some 400
+requests a second, a few percent of a core here and in the broker."""
 PING_S = 0.005
-"""Seconds between two pings of the bystander: less than the pauses to be found."""
+"""Seconds between two pings of the bystander: less than the pauses to detect."""
 RETRY_S = 0.1
 REPORT_S = 180.0
-"""The longest wait for a report: more than any freeze that was seen."""
+"""The longest wait for a report: more than any freeze so far."""
 GONE_ERRORS = (ConnectionError, asyncio.IncompleteReadError)
 
 
@@ -50,13 +50,13 @@ class Report:
     """The time since the last report; latencies in seconds.
 
     Attributes:
-        requests: heartbeats, commits and pings that were answered.
+        requests: answered heartbeats, commits and pings.
         p99: of all requests.
         longest: of all requests.
         evicted: answers UNKNOWN_MEMBER_ID.
         rebalances: generations that began.
         lost: connections that the broker closed.
-        refused: commits that were refused, by error code.
+        refused: refused commits, by error code.
     """
 
     requests: int
@@ -69,7 +69,7 @@ class Report:
 
 
 class _Period:
-    """Counts of the period under way."""
+    """Counts of the current period."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -101,7 +101,7 @@ class _Group:
         return [asyncio.ensure_future(each) for each in coroutines]
 
     async def report(self) -> Report:
-        """Takes the period since the last report; waits for requests under way."""
+        """Returns the period since the last report; waits for pending requests."""
         await asyncio.gather(*self._under_way)
         period, self._period = self._period, _Period()
         before, self._reported = self._reported, self._generation
@@ -145,7 +145,7 @@ class _Group:
             await asyncio.sleep(PING_S)
 
     async def _member(self, wire: WireClient, number: int) -> None:
-        """Goes on as the member that it was on its last connection."""
+        """Continues as the member of its last connection."""
         while True:
             if self._generations[number]:
                 await self._beat(wire, number)
@@ -158,7 +158,7 @@ class _Group:
             if joined.error_code:
                 if joined.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                     self._ids[number] = ""
-                # The first question for a coordinator makes Kafka create its topic.
+                # In Kafka the first FindCoordinator creates its topic.
                 await wire.call("FindCoordinator", 3, FindCoordinatorRequest(GROUP))
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -211,7 +211,7 @@ async def _main(port: int) -> None:
 
 
 class Innocent(Closing):
-    """The process, seen from another one.
+    """The process, from another process.
 
     Args:
         port: of the broker, on 127.0.0.1.

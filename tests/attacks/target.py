@@ -1,4 +1,4 @@
-"""Tools of an attack: sockets, frames, and a few calls to prepare the ground."""
+"""Tools of an attack: sockets, frames, and a few calls for its preparation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import crc_of
 
 ANSWER_S = 60.0
-"""Seconds that an attack waits for an answer; then it goes on without."""
+"""Seconds that an attack waits for a response; then it goes on without."""
 LOOK_S = 0.1
 _PIECE = 1 << 20
 
@@ -33,7 +33,7 @@ class Line(BlockingClient):
         super().__init__(port, ANSWER_S)
 
     def send_bytes(self, data: bytes) -> bool:
-        """Sends all of it; False where the broker closed, or reads no more."""
+        """Sends all bytes; False if the broker closed, or reads no more."""
         try:
             self.socket.sendall(data)
         except OSError:
@@ -41,7 +41,7 @@ class Line(BlockingClient):
         return True
 
     def answer(self) -> str:
-        """Reads one response, keeps nothing of it, and says in words how it went."""
+        """Reads one response, discards it, and returns the result in words."""
         began = time.monotonic()
         try:
             size = self.skip_response()
@@ -54,7 +54,7 @@ class Line(BlockingClient):
         return f"{_bytes(size)} in {time.monotonic() - began:.1f} s"
 
     def is_closed(self) -> bool:
-        """Whether the broker has closed it, without a wait."""
+        """Returns whether the broker has closed it, without waiting."""
         self.socket.setblocking(False)
         try:
             while self.socket.recv(_PIECE):
@@ -79,7 +79,7 @@ def _bytes(size: int) -> str:
 
 
 class Target(Closing):
-    """The broker under attack.
+    """The attacked broker.
 
     Args:
         port: of 127.0.0.1.
@@ -94,13 +94,13 @@ class Target(Closing):
         self._stack.close()
 
     def line(self) -> Line:
-        """A connection; it is closed when the attack is over."""
+        """A connection, which is closed after the attack."""
         made = Line(self.port)
         self._stack.callback(made.close)
         return made
 
     def ask(self, data: bytes) -> str:
-        """Sends bytes on a new connection; returns the kind of the answer."""
+        """Sends bytes on a new connection; returns the kind of the response."""
         line = self.line()
         if line.send_bytes(data):
             return line.answer()
@@ -118,12 +118,12 @@ class Target(Closing):
         error = found.topics[0].error_code
         assert not error, (topic, ErrorCode(error).name, found.topics[0].error_message)
         asked = metadata(topic, creates=False)
-        # Kafka's broker hears of it a moment later from its controller.
+        # Kafka's broker learns of it a moment later from its controller.
         while len(self.call("Metadata", 9, asked).topics[0].partitions) < partitions:
             time.sleep(LOOK_S)
 
     def produce(self, topic: str, batch: bytes) -> str:
-        """Sends a batch to partition 0; the error's name, or NONE."""
+        """Sends a batch to partition 0; returns the error's name, or NONE."""
         found = self.call("Produce", 7, produce((0, batch), topic=topic, acks=1))
         return ErrorCode(found.responses[0].partition_responses[0].error_code).name
 
@@ -140,13 +140,13 @@ def batch(
     times: tuple[int, int] = (0, 0),
     damage: int = 0,
 ) -> bytes:
-    """A record batch of any bytes.
+    """A record batch with any bytes.
 
     Args:
         packed: its records, compressed as `codec` says.
-        count: of the records that it claims.
+        count: declared number of records.
         codec: 0 to 4.
-        times: of the first and of the latest record, as it claims, in ms.
+        times: declared times of the first and of the latest record, in ms.
         damage: is added to the CRC.
     """
     fields = (codec, count - 1, *times, -1, -1, -1, count)

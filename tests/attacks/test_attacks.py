@@ -1,4 +1,4 @@
-"""The innocent heartbeat beside the quickest attacks, and a proof that it can fail."""
+"""The fastest attacks beside innocent clients, and a proof that the test can fail."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def played(attack: Attack) -> Outcome:
 
 @pytest.mark.parametrize("name", QUICKEST)
 def test_the_innocent_notice_no_attack(name: str) -> None:
-    """No member is evicted, memory comes back, no lost connection stays open."""
+    """No member is evicted, memory is released, no lost connection stays open."""
     assert played(ATTACKS[name]).found() == []
 
 
 def test_evictions_and_connections_are_found() -> None:
-    """An attack that removes a member and leaves a connection behind is noticed."""
+    """An attack that removes a member and leaves a connection behind is detected."""
     left: list[Line] = []
 
     def remove(target: Target) -> Program:
@@ -53,7 +53,7 @@ def test_evictions_and_connections_are_found() -> None:
 
 
 def test_a_death_is_found() -> None:
-    """A broker that dies is noticed, whatever its clients receive."""
+    """A broker that dies is detected, whatever its clients receive."""
     with brokers.kohort({}) as broker:
 
         def kill(_target: Target) -> Program:

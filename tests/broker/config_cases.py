@@ -29,7 +29,7 @@ STARTED_WITH = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "1",
 }
-"""Settings of the broker, besides its addresses."""
+"""Settings of the broker, without its addresses."""
 
 DESCRIBED = [
     (BROKER, "1"),
@@ -65,7 +65,7 @@ RESOURCES = [
 """The resources that cases change."""
 
 _OWN = {TOPIC: {1}, BROKER: {2, 3}, METRICS: {7}, GROUP: {8}}
-"""Sources of values that were set for a resource."""
+"""Sources of values set on a resource itself."""
 
 _BROKERS = ["1", ""]
 
@@ -309,7 +309,7 @@ Step = tuple[int, bool, list[_Resource]]
 
 
 def _cases() -> list[list[Step]]:
-    """Cases by one or several requests: API key, whether to validate only, changes."""
+    """Cases of one or several requests: API key, whether to validate only, changes."""
     cases: list[list[Step]] = [
         [(44, False, [(kind, name, [change])])]
         for kind, names, changes in _CHANGES
@@ -403,7 +403,7 @@ def _cases() -> list[list[Step]]:
                 [
                     (TOPIC, "plain", [("segment.ms", "7")]),
                     (TOPIC, "none", [("segment.ms", "7")]),
-                    # Kafka never answers if two of one name have no known type.
+                    # Kafka never answers two resources of one name and an unknown type.
                     *((kind, f"x{kind}", []) for kind in (0, 1, 3, 5, 64, LOGGER)),
                     (BROKER, "9", []),
                 ],
@@ -436,7 +436,7 @@ CASES = _cases()
 async def describe(
     client: WireClient, kind: int, name: str, version: int = 4
 ) -> tuple[int, dict[str, list[Any]]]:
-    """The error code and the keys of a resource; of each all but its documentation."""
+    """The error code and the keys of a resource, without their documentation."""
     resource = k32.DescribeConfigsResource(kind, name, None)
     request = k32.DescribeConfigsRequest([resource], include_synonyms=True)
     answer = await client.call("DescribeConfigs", version, request)
@@ -455,7 +455,7 @@ async def describe(
 
 
 async def alter(client: WireClient, step: Step) -> list[int]:
-    """The error codes that a request is answered with."""
+    """The error codes of the response."""
     api, validate_only, resources = step
     message: object
     if api == 44:
@@ -484,7 +484,7 @@ async def alter(client: WireClient, step: Step) -> list[int]:
 
 
 async def prepare(client: WireClient) -> None:
-    """Creates the topics that are asked about."""
+    """Creates the topics of the cases."""
     await client.call("CreateTopics", 7, create_topics("plain"))
     config = {"retention.ms": "1000", "cleanup.policy": "compact"}
     await client.call("CreateTopics", 7, create_topics("set", config=config))
@@ -496,7 +496,7 @@ async def prepare(client: WireClient) -> None:
 
 
 async def own(client: WireClient, kind: int, name: str) -> dict[str, list[Any]]:
-    """The settings of a resource that were set for it."""
+    """The settings of a resource that were set on it."""
     _, rows = await describe(client, kind, name)
     return {
         key: row
@@ -506,12 +506,12 @@ async def own(client: WireClient, kind: int, name: str) -> dict[str, list[Any]]:
 
 
 async def play(client: WireClient, case: list[Step], pause: float) -> list[Any]:
-    """Plays a case, and takes its changes back.
+    """Plays a case, and undoes its changes.
 
     Args:
         client: to the broker.
         case: the requests.
-        pause: seconds until a change is in force.
+        pause: seconds until a change takes effect.
 
     Returns:
         For each request the error codes, and the settings of the resources.
@@ -538,10 +538,10 @@ async def play(client: WireClient, case: list[Step], pause: float) -> list[Any]:
 
 
 async def check_key(client: WireClient, name: str, value: str) -> list[list[int]]:
-    """The codes for good and bad values of a broker's key, only validated.
+    """The error codes for good and bad values of a broker's key, only validated.
 
     Returns:
-        For this value, a word, nothing and -5, for one broker and then for all.
+        For this value, a word, an empty text and -5, for one broker and then for all.
     """
     return [
         [

@@ -1,4 +1,4 @@
-"""Cluster, partitions, epochs and producers; Apache Kafka 4.3 answers the same."""
+"""Cluster, partitions, epochs and producers: the same responses as Apache Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ ADMIN = [
 
 @pytest.mark.parametrize("name", ADMIN)
 async def test_every_version_is_answered(name: str) -> None:
-    """An empty request gets a response of its own version, on one connection."""
+    """An empty request gets a response in its own version, on one connection."""
     api = BY_NAME[name]
     async with served() as client:
         for version in range(api.oldest, api.newest + 1):
@@ -82,7 +82,7 @@ async def create(client: WireClient, name: str, partitions: int, policy: str) ->
 
 @pytest.mark.parametrize("version", range(3))
 async def test_describes_the_cluster(version: int) -> None:
-    """The one node, which is the controller, and what may be done if asked for."""
+    """The only node is the controller; allowed operations are sent on request."""
     async with Broker() as broker, connected(broker) as client:
         for asked, allowed in [(False, -(2**31)), (True, acl_bits.CLUSTER)]:
             request = DescribeClusterRequest(asked)
@@ -111,7 +111,7 @@ async def test_describes_the_cluster(version: int) -> None:
 async def test_has_no_controllers_to_describe(
     endpoint_type: int, error: ErrorCode
 ) -> None:
-    """Who asks a broker for controllers is told so (KIP-919)."""
+    """A broker refuses requests for controllers (KIP-919)."""
     async with served() as client:
         request = DescribeClusterRequest(False, endpoint_type)
         answer = await client.call("DescribeCluster", 2, request)
@@ -162,7 +162,7 @@ async def test_describes_partitions_in_pages(
     b: list[int] | None,
     after: tuple[str, int] | None,
 ) -> None:
-    """Topics come by name; the cursor says where the next page begins."""
+    """Topics are sorted by name; the cursor is the start of the next page."""
     async with served() as client:
         await create(client, "b", 2, "delete")
         await create(client, "a", 3, "delete")
@@ -172,7 +172,7 @@ async def test_describes_partitions_in_pages(
 
 
 async def test_describes_partitions_of_no_topic() -> None:
-    """Topics that are not there have an error, and take no room on the page."""
+    """Unknown topics have an error, and use no room on the page."""
     async with served() as client:
         await create(client, "a", 1, "delete")
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -189,7 +189,7 @@ async def test_describes_partitions_of_no_topic() -> None:
 
 @pytest.mark.parametrize("cursor", [("a", -1), ("b", 0), ("", 0)])
 async def test_a_cursor_has_to_fit(cursor: tuple[str, int]) -> None:
-    """A cursor at a topic that was not asked for, or below 0, is a mistake."""
+    """A cursor at a topic that was not requested, or below 0, is refused."""
     async with served() as client:
         await create(client, "a", 1, "delete")
         assert await pages(client, ["a"], 9, cursor) == (
@@ -200,7 +200,7 @@ async def test_a_cursor_has_to_fit(cursor: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize("topics", [None, [], ["a"], ["none"]])
 async def test_nothing_is_ever_reassigned(topics: list[str] | None) -> None:
-    """No partition moves, known or not."""
+    """No partition is reassigned, known or not."""
     async with served() as client:
         await create(client, "a", 1, "delete")
         wanted = None
@@ -213,7 +213,7 @@ async def test_nothing_is_ever_reassigned(topics: list[str] | None) -> None:
 
 
 async def test_sasl_has_no_place_here() -> None:
-    """A plaintext listener refuses SASL, and serves the connection on."""
+    """A plaintext listener refuses SASL, and keeps serving the connection."""
     async with served() as client:
         handshake = SaslHandshakeRequest("PLAIN")
         answer = await client.call("SaslHandshake", 1, handshake)
@@ -228,7 +228,7 @@ async def test_sasl_has_no_place_here() -> None:
 
 
 async def produce(broker: Broker, name: str, index: int, count: int) -> None:
-    """Appends so many records."""
+    """Appends this many records."""
     partition = broker.cluster.topics.by_name[name].partitions[index]
     for number in range(count):
         batch = build_batch([Record(value=b"%d" % number)])
@@ -267,7 +267,7 @@ async def delete_records(
 async def test_deletes_records(
     name: str, index: int, offset: int, low: int, error: int
 ) -> None:
-    """The log of ten records starts where it was asked to; mistakes change nothing."""
+    """The log of ten records starts at the requested offset; errors change nothing."""
     async with Broker() as broker, connected(broker) as client:
         await create(client, "t", 2, "delete")
         await create(client, "compact", 1, "compact")
@@ -282,7 +282,7 @@ async def test_deletes_records(
 
 
 async def test_deleting_less_changes_nothing() -> None:
-    """A log never starts earlier than it did; one partition is answered for once."""
+    """The start of a log never moves back; each partition is answered once."""
     async with Broker() as broker, connected(broker) as client:
         await create(client, "t", 1, "delete")
         await produce(broker, "t", 0, 10)
@@ -317,7 +317,7 @@ async def test_knows_where_epochs_end(
     answer: tuple[int, int, int],
     version: int,
 ) -> None:
-    """(error, epoch, end offset) in a topic with ten records of epoch 0."""
+    """Returns (error, epoch, end offset) in a topic with ten records of epoch 0."""
     async with Broker() as broker, connected(broker) as client:
         await create(client, "t", 2, "delete")
         await produce(broker, "t", 0, 10)
@@ -333,7 +333,7 @@ async def test_knows_where_epochs_end(
 
 
 async def init(client: WireClient, version: int = 5, **fields: Any) -> Any:
-    """The response of InitProducerId, without a transactional id if none is given."""
+    """The response to InitProducerId, by default without a transactional id."""
     request = InitProducerIdRequest(
         **({"transactional_id": None, "transaction_timeout_ms": 60000} | fields)
     )
@@ -341,7 +341,7 @@ async def init(client: WireClient, version: int = 5, **fields: Any) -> Any:
 
 
 async def test_each_producer_has_an_id() -> None:
-    """Ids are given once, in every version, on whichever connection."""
+    """Each id is handed out once, in every version, on any connection."""
     async with Broker() as broker, connected(broker) as a, connected(broker) as b:
         answers = [await init(c, version) for version in range(6) for c in (a, b)]
         assert len({answer.producer_id for answer in answers}) == 12
@@ -367,15 +367,10 @@ async def test_a_bump_is_a_new_id(producer_id: int, epoch: int) -> None:
         ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": "x", "producer_id": 5}, ErrorCode.INVALID_REQUEST),
-        # Kafka would begin a transactional producer; kohort has none.
-        (
-            {"transactional_id": "x"},
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ),
     ],
 )
 async def test_refuses_producers(fields: dict[str, Any], error: ErrorCode) -> None:
-    """Half an identity is a mistake, and a transactional one is not to be had."""
+    """A producer id without an epoch, and an empty transactional id, are refused."""
     async with served() as client:
         answer = await init(client, **fields)
         assert (answer.error_code, answer.producer_id) == (error, -1)

@@ -1,4 +1,4 @@
-"""Configurations are shown and changed; the expectations are Apache Kafka 4.3's."""
+"""Configurations are described and changed as by Apache Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Changes = dict[str, tuple[int, str | None]]
 
 
 async def create(client: WireClient, name: str, **settings: str) -> None:
-    """Creates a topic; settings with ``_`` in place of dots."""
+    """Creates a topic; settings have ``_`` in place of dots."""
     request = create_topics(name, config=settings)
     (result,) = (await client.call("CreateTopics", 7, request)).topics
     assert result.error_code == 0
@@ -49,7 +49,7 @@ async def show(client: WireClient, key: str, name: str = "t", kind: int = TOPIC)
 
 
 async def overrides(client: WireClient, name: str = "t") -> dict[str, str]:
-    """What is set for a topic."""
+    """The settings of a topic."""
     (result,) = await describe(client, (TOPIC, name))
     return {c.name: c.value for c in result.configs if c.config_source == ON_TOPIC}
 
@@ -95,7 +95,7 @@ async def change(
 
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_describes_a_topic(version: int) -> None:
-    """Each key of a topic with its value, type and source, in every version."""
+    """Each key of a topic has its value, type and source, in every version."""
     async with served() as client:
         await create(client, "t", retention_ms="1000")
         (result,) = await describe(client, (TOPIC, "t"), version=version)
@@ -113,7 +113,7 @@ async def test_describes_a_topic(version: int) -> None:
 
 
 async def test_describes_where_a_value_comes_from() -> None:
-    """Synonyms are the values that would count, were the better ones not there."""
+    """Synonyms are the values that would apply without the better ones."""
     async with served() as client:
         await create(client, "t", max_message_bytes="5000")
         size = await show(client, "max.message.bytes")
@@ -126,7 +126,7 @@ async def test_describes_where_a_value_comes_from() -> None:
 
 
 async def test_describes_the_keys_asked_for() -> None:
-    """A key that does not exist is left out; no keys at all stand for every key."""
+    """An unknown key is left out; no keys means all keys."""
     async with served() as client:
         await create(client, "t")
         (result,) = await describe(client, (TOPIC, "t"), keys=["nope", "segment.ms"])
@@ -136,7 +136,7 @@ async def test_describes_the_keys_asked_for() -> None:
 
 
 async def test_describes_the_broker() -> None:
-    """Keys of groups are read-only, and say whether they were set."""
+    """Keys of groups are read-only, and show whether they were set."""
     async with served(group_max_size=3) as client:
         size = await show(client, "group.max.size", "1", BROKER)
         assert (size.value, size.read_only, size.config_source) == ("3", True, 4)
@@ -167,7 +167,7 @@ async def test_describes_the_broker() -> None:
 async def test_describes_no_such_thing(
     resource: tuple[int, str], error: ErrorCode
 ) -> None:
-    """A resource that is not there has an error; the next one is described."""
+    """An unknown resource has an error; the next one is described."""
     async with served() as client:
         bad, good = await describe(client, resource, (BROKER, "1"))
         assert (bad.error_code, list(bad.configs)) == (error, [])
@@ -178,7 +178,7 @@ async def test_describes_no_such_thing(
 
 @pytest.mark.parametrize("kind", [0, 1, 3, 5, 64])
 async def test_an_unknown_type_spoils_a_describe(kind: int) -> None:
-    """One resource of a type without configurations fails the whole request."""
+    """One resource of an unknown type fails the whole request."""
     async with served() as client:
         results = await describe(client, (BROKER, "1"), (kind, "x"))
         codes = [r.error_code for r in results]
@@ -187,7 +187,7 @@ async def test_an_unknown_type_spoils_a_describe(kind: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 async def test_replaces_everything(version: int) -> None:
-    """AlterConfigs takes back what it does not name."""
+    """AlterConfigs resets keys that it does not name."""
     async with served() as client:
         await create(client, "t", retention_ms="1000", segment_ms="5000")
         new: dict[str, str | None] = {"retention.ms": "7"}
@@ -220,7 +220,7 @@ async def test_replaces_everything(version: int) -> None:
 async def test_replaces_or_refuses(
     kind: int, name: str, values: dict[str, str | None], error: int
 ) -> None:
-    """Each resource is altered or not by itself; validation gives the same codes."""
+    """Each resource is altered or refused alone; validation gives the same codes."""
     async with served() as client:
         await create(client, "t", segment_ms="5000")
         await create(client, "other")
@@ -235,7 +235,7 @@ async def test_replaces_or_refuses(
 
 @pytest.mark.parametrize("version", range(2))
 async def test_changes_single_keys(version: int) -> None:
-    """Setting one key and deleting another leaves the third."""
+    """Setting one key and deleting another leaves the third unchanged."""
     async with served() as client:
         await create(client, "t", retention_ms="1", segment_ms="2", flush_ms="3")
         changes: Changes = {"retention.ms": (SET, "9"), "segment.ms": (DELETE, None)}
@@ -244,7 +244,7 @@ async def test_changes_single_keys(version: int) -> None:
 
 
 async def test_changes_lists() -> None:
-    """Appending starts from the value in effect; what is there is not added again."""
+    """Appending starts from the effective value; elements are not added twice."""
     async with served() as client:
         await create(client, "t")
         for operation, value, policy in [
@@ -300,7 +300,7 @@ async def test_changes_lists() -> None:
 async def test_changes_or_refuses(
     kind: int, name: str, key: str, operation: int, value: str | None, error: int
 ) -> None:
-    """Each mistake has its code, and leaves the topic as it was."""
+    """Each error has its code, and leaves the topic unchanged."""
     async with served() as client:
         await create(client, "t", segment_ms="5000")
         changes: Changes = {key: (operation, value)}
@@ -310,7 +310,7 @@ async def test_changes_or_refuses(
 
 
 async def test_all_keys_of_a_resource_or_none() -> None:
-    """One bad key keeps the good one from being set; so does validation alone."""
+    """One invalid key, or validation only, keeps all keys from being set."""
     async with served() as client:
         await create(client, "t")
         bad: Changes = {"segment.ms": (SET, "7"), "retention.ms": (SET, "x")}
@@ -334,7 +334,7 @@ async def test_a_resource_named_twice() -> None:
 
 
 async def test_a_key_named_twice() -> None:
-    """Two changes of one key are refused, whatever they are."""
+    """Two changes of one key are refused."""
     async with served() as client:
         await create(client, "t")
         wanted = k44.AlterConfigsResource(
@@ -351,7 +351,7 @@ async def test_a_key_named_twice() -> None:
 
 
 async def test_the_brokers_value_reaches_topics() -> None:
-    """What is set for the broker while it runs counts at once; it can be taken back."""
+    """A broker's value set at run time applies at once, and can be reset."""
     async with served() as client:
         await create(client, "t")
         key = "log.retention.ms"

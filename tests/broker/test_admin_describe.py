@@ -1,4 +1,4 @@
-"""Requests of admin clients about a broker; Apache Kafka 4.3 answers the same."""
+"""Requests of admin clients about a broker: the same responses as Apache Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def log_dir(
     everything: bool = False,
     version: int = 5,
 ) -> tuple[Any, list[tuple[str, int, int]]]:
-    """The one log directory, and (topic, index, size) of what is in it."""
+    """The only log directory, and (topic, index, size) of its partitions."""
     topics = [DescribableLogDirTopic(*row) for row in wanted]
     request = DescribeLogDirsRequest(None if everything else topics)
     response = await client.call("DescribeLogDirs", version, request)
@@ -78,7 +78,7 @@ async def test_sizes_of_partitions(version: int) -> None:
 
 
 async def test_each_node_has_the_partitions_that_it_replicates() -> None:
-    """A node does not describe what others hold."""
+    """A node describes only the partitions that it replicates."""
     async with cluster() as broker:
         broker.cluster.create_topic("t", 0, replicas=[[1, 2], [3]])
         for node_id, indexes in ((1, [0]), (2, [0]), (3, [1])):
@@ -88,7 +88,7 @@ async def test_each_node_has_the_partitions_that_it_replicates() -> None:
 
 
 async def test_the_volume_of_a_data_directory(tmp_path: Path) -> None:
-    """Sizes are known on a disk; in memory they are not."""
+    """Sizes are known on a disk, and unknown in memory."""
     async with broker_on(tmp_path) as broker, connected(broker) as client:
         found, _ = await log_dir(client)
         assert found.log_dir == str(tmp_path)
@@ -132,7 +132,7 @@ async def test_producers_of_a_partition() -> None:
 
 
 async def test_partitions_whose_producers_are_not_known() -> None:
-    """Unknown partitions, impossible names, and partitions of other nodes."""
+    """Unknown partitions, illegal names, and partitions of other nodes have errors."""
     async with cluster() as broker:
         broker.cluster.create_topic("t", 0, replicas=[[1, 2], [3]])
         wanted = [("t", 0), ("t", 1), ("t", 2), ("t", -1), ("none", 0), ("a/b", 0)]
@@ -152,7 +152,7 @@ async def test_partitions_whose_producers_are_not_known() -> None:
 
 
 def quorum_of(*wanted: tuple[str, Sequence[int]]) -> DescribeQuorumRequest:
-    """DescribeQuorum of partitions by topic."""
+    """DescribeQuorum for partitions by topic."""
     return DescribeQuorumRequest(
         [
             DescribeQuorumRequestTopic(
@@ -165,7 +165,7 @@ def quorum_of(*wanted: tuple[str, Sequence[int]]) -> DescribeQuorumRequest:
 
 @pytest.mark.parametrize("version", range(3))
 async def test_the_controller_is_the_quorum(version: int) -> None:
-    """It is the one voter; the other running nodes observe."""
+    """The controller is the only voter; the other running nodes are observers."""
     async with cluster() as broker, connected(broker, 2) as client:
         await broker.stop_node(3)
         request = quorum_of(("__cluster_metadata", [0]))
@@ -182,7 +182,7 @@ async def test_the_controller_is_the_quorum(version: int) -> None:
 
 
 async def test_the_log_of_the_metadata_grows() -> None:
-    """Each change of the cluster is one more."""
+    """Each change of the cluster adds one record."""
     async with served() as client:
         ends = []
         for name in ("a", "b"):
@@ -203,7 +203,7 @@ async def test_the_log_of_the_metadata_grows() -> None:
     ],
 )
 async def test_no_other_partition_has_a_quorum(wanted: tuple[str, list[int]]) -> None:
-    """A request for any other is refused as a whole."""
+    """A request for any other partition is refused as a whole."""
     async with served() as client:
         response = await client.call("DescribeQuorum", 2, quorum_of(wanted))
         (topic,) = response.topics
@@ -227,7 +227,7 @@ async def test_no_other_partition_has_a_quorum(wanted: tuple[str, list[int]]) ->
     ],
 )
 async def test_resources_by_type(types: list[int], rows: list[tuple[str, int]]) -> None:
-    """Loggers, brokers, topics in this order; of the nodes, those that run."""
+    """Loggers, brokers and topics are listed in this order; only running nodes."""
     async with cluster() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
         await broker.stop_node(3)
@@ -240,7 +240,7 @@ async def test_resources_by_type(types: list[int], rows: list[tuple[str, int]]) 
 
 @pytest.mark.parametrize("types", [[0], [1], [99], [-1], [4, 99]])
 async def test_unknown_types_of_resources(types: list[int]) -> None:
-    """One unknown type is enough to refuse all."""
+    """One unknown type refuses the whole request."""
     async with served() as client:
         request = ListConfigResourcesRequest(types)
         response = await client.call("ListConfigResources", 1, request)
@@ -249,7 +249,7 @@ async def test_unknown_types_of_resources(types: list[int]) -> None:
 
 
 async def test_version_0_lists_client_metrics() -> None:
-    """ListClientMetricsResources, as the API was called, has no other type."""
+    """ListClientMetricsResources, the API's former name, has no other type."""
     async with served() as client:
         request = ListConfigResourcesRequest()
         response = await client.call("ListConfigResources", 0, request)
@@ -305,7 +305,7 @@ async def levels(client: WireClient) -> dict[str, int]:
 async def test_supported_features(
     version: int, supported: list[tuple[str, int, int]]
 ) -> None:
-    """Version 3 leaves out those whose lowest level is 0: clients would fail."""
+    """Version 3 leaves out features with lowest level 0: clients would fail."""
     async with served() as client:
         found = (await api_versions(client, version)).supported_features
         rows = [(each.name, each.min_version, each.max_version) for each in found]
@@ -319,14 +319,14 @@ async def update(
     validate_only: bool = False,
     version: int = 2,
 ) -> Any:
-    """The response of UpdateFeatures; changes are (feature, level, type)."""
+    """The response to UpdateFeatures; changes are (feature, level, type)."""
     rows = [FeatureUpdateKey(name, level, False, kind) for name, level, kind in changes]
     request = UpdateFeaturesRequest(1000, rows, validate_only)
     return await client.call("UpdateFeatures", version, request)
 
 
 async def test_levels_go_down_and_up() -> None:
-    """A level of 0 is not finalized; each change begins an epoch."""
+    """A feature at level 0 is not finalized; each change begins an epoch."""
     async with served() as client:
         before = (await api_versions(client)).finalized_features_epoch
         answer = await update(client, ("group.version", 0, SAFE_DOWNGRADE))
@@ -339,7 +339,7 @@ async def test_levels_go_down_and_up() -> None:
 
 @pytest.mark.parametrize("version", range(3))
 async def test_results_of_single_features(version: int) -> None:
-    """Versions 0 and 1 have a result for each feature, unless one is refused."""
+    """Versions 0 and 1 have a result per feature, unless one is refused."""
     async with served() as client:
         changes = [("group.version", 1, UPGRADE), ("share.version", 1, UPGRADE)]
         answer = await update(client, *changes, version=version)
@@ -352,7 +352,7 @@ async def test_results_of_single_features(version: int) -> None:
 
 
 async def test_version_0_only_raises_levels() -> None:
-    """Kafka does not look at its allow_downgrade."""
+    """As in Kafka, version 0's allow_downgrade is ignored."""
     async with served() as client:
         row = FeatureUpdateKey("group.version", 0, allow_downgrade=True)
         request = UpdateFeaturesRequest(1000, [row])
@@ -379,7 +379,7 @@ async def test_version_0_only_raises_levels() -> None:
     ],
 )
 async def test_one_invalid_level_refuses_all(change: tuple[str, int, int]) -> None:
-    """Nothing has changed then."""
+    """One invalid level changes nothing."""
     async with served() as client:
         answer = await update(client, ("share.version", 0, SAFE_DOWNGRADE), change)
         assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
@@ -387,7 +387,7 @@ async def test_one_invalid_level_refuses_all(change: tuple[str, int, int]) -> No
 
 
 async def test_kraft_version_cannot_be_lowered() -> None:
-    """A quorum whose voters can change stays one."""
+    """kraft.version cannot be lowered."""
     async with served() as client:
         await update(client, ("kraft.version", 1, UPGRADE))
         answer = await update(client, ("kraft.version", 0, SAFE_DOWNGRADE))
@@ -396,7 +396,7 @@ async def test_kraft_version_cannot_be_lowered() -> None:
 
 
 async def test_a_validated_level_is_not_changed() -> None:
-    """The answer is what it would be."""
+    """Validation gives the response of a change."""
     async with served() as client:
         change = ("group.version", 0, SAFE_DOWNGRADE)
         answer = await update(client, change, validate_only=True)
@@ -405,7 +405,7 @@ async def test_a_validated_level_is_not_changed() -> None:
 
 
 async def test_levels_survive_a_restart(tmp_path: Path) -> None:
-    """With their epoch; a start writes all down anew, and the next one reads that."""
+    """Levels and their epoch survive a restart, which rewrites the saved state."""
     epochs = []
     async with broker_on(tmp_path) as broker, connected(broker) as client:
         await update(client, ("group.version", 0, SAFE_DOWNGRADE))
@@ -419,7 +419,7 @@ async def test_levels_survive_a_restart(tmp_path: Path) -> None:
 
 
 async def test_features_are_of_the_cluster() -> None:
-    """A level that one node changed is that of all."""
+    """A change at one node applies to all nodes."""
     async with Broker(nodes=2) as broker:
         async with connected(broker, 1) as client:
             await update(client, ("group.version", 0, SAFE_DOWNGRADE))

@@ -1,4 +1,4 @@
-"""Topics are created, grow and go; Apache Kafka 4.3 gives the same answers."""
+"""Topics are created, grown and deleted: the same responses as Apache Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def topic(
     placed: Sequence[tuple[int, Sequence[int]]] = (),
     **settings: str | None,
 ) -> CreatableTopic:
-    """A topic to create; settings with ``_`` in place of dots."""
+    """A topic to create; settings have ``_`` in place of dots."""
     return CreatableTopic(
         name,
         partitions,
@@ -51,7 +51,7 @@ def topic(
 async def create(
     client: WireClient, *topics: CreatableTopic, version: int = 7, only: bool = False
 ) -> list[Any]:
-    """Creates topics, and gives the results."""
+    """Creates topics, and returns the results."""
     request = CreateTopicsRequest(topics, TIMEOUT_MS, only)
     return list((await client.call("CreateTopics", version, request)).topics)
 
@@ -59,14 +59,14 @@ async def create(
 async def codes(
     client: WireClient, *topics: CreatableTopic, only: bool = False
 ) -> dict[str, int]:
-    """Creates topics, and gives the error codes by name."""
+    """Creates topics, and returns the error codes by name."""
     results = await create(client, *topics, only=only)
     assert all(bool(r.error_message) == bool(r.error_code) for r in results)
     return {result.name: result.error_code for result in results}
 
 
 async def partition_counts(client: WireClient, *names: str) -> list[int]:
-    """How many partitions topics have; 0 where there is no such topic."""
+    """The number of partitions of topics; 0 for unknown ones."""
     answer = await client.call("Metadata", 9, metadata(*names, creates=False))
     found = {t.name: len(t.partitions) for t in answer.topics}
     return [found[name] for name in names]
@@ -74,7 +74,7 @@ async def partition_counts(client: WireClient, *names: str) -> list[int]:
 
 @pytest.mark.parametrize("version", range(2, 8))
 async def test_creates_a_topic(version: int) -> None:
-    """A topic with the wanted partitions is there, in every version."""
+    """The topic exists with the requested partitions, in every version."""
     async with served() as client:
         (result,) = await create(client, topic("t", 3, 1), version=version)
         assert (result.name, result.error_code, result.error_message) == ("t", 0, None)
@@ -89,7 +89,7 @@ async def test_creates_a_topic(version: int) -> None:
 
 
 async def test_defaults_are_the_brokers() -> None:
-    """-1 stands for the broker's num.partitions and default.replication.factor."""
+    """-1 means the broker's num.partitions and default.replication.factor."""
     async with Broker({"num.partitions": 4}) as broker, connected(broker) as client:
         (result,) = await create(client, topic())
         assert (result.num_partitions, result.replication_factor) == (4, 1)
@@ -97,7 +97,7 @@ async def test_defaults_are_the_brokers() -> None:
 
 
 async def test_validation_creates_nothing() -> None:
-    """With validate_only the answer is that of a creation, but there is no topic."""
+    """With validate_only the response is the same, but no topic is created."""
     async with served() as client:
         (result,) = await create(client, topic("t", 3, 1), only=True)
         assert (result.error_code, result.num_partitions) == (0, 3)
@@ -106,7 +106,7 @@ async def test_validation_creates_nothing() -> None:
 
 
 async def test_a_topic_is_created_once() -> None:
-    """What exists is not created again, whatever else is wrong with the request."""
+    """An existing topic is not created again, whatever else the request has."""
     async with served() as client:
         await create(client, topic("t"))
         assert await codes(client, topic("t")) == {"t": ErrorCode.TOPIC_ALREADY_EXISTS}
@@ -159,7 +159,7 @@ async def test_a_topic_is_created_once() -> None:
     ],
 )
 async def test_refuses_what_cannot_be(wanted: CreatableTopic, error: ErrorCode) -> None:
-    """Each mistake has its code, and the other topic of the request is created."""
+    """Each error has its code, and the other topic of the request is created."""
     async with served() as client:
         both = await codes(client, wanted, topic("other"))
         fails_all = error == ErrorCode.POLICY_VIOLATION
@@ -169,7 +169,7 @@ async def test_refuses_what_cannot_be(wanted: CreatableTopic, error: ErrorCode) 
 
 
 async def test_accepts_the_limits() -> None:
-    """The longest name, and values at the edge of what Kafka takes."""
+    """The longest name, and the limits of Kafka's values, are accepted."""
     async with served() as client:
         wanted = topic("x" * 249, retention_bytes="-7", cleanup_policy="")
         assert await codes(client, wanted) == {"x" * 249: 0}
@@ -177,7 +177,7 @@ async def test_accepts_the_limits() -> None:
 
 
 async def test_names_that_metrics_confuse() -> None:
-    """A name that is another's but for dots and underscores is refused."""
+    """A name that differs from another only in dots and underscores is refused."""
     async with served() as client:
         assert await codes(client, topic("a.b_c")) == {"a.b_c": 0}
         assert await codes(client, topic("a_b.c")) == {
@@ -186,7 +186,7 @@ async def test_names_that_metrics_confuse() -> None:
 
 
 async def test_placed_by_hand() -> None:
-    """Assignments say how many partitions there are; their order does not matter."""
+    """Assignments determine the number of partitions; their order does not matter."""
     async with served() as client:
         (result,) = await create(client, topic(placed=[(1, [1]), (0, [1])]))
         assert (result.error_code, result.num_partitions) == (0, 2)
@@ -194,7 +194,7 @@ async def test_placed_by_hand() -> None:
 
 
 async def test_a_name_given_twice() -> None:
-    """Repeated names are refused, once; the rest of the request is done."""
+    """Repeated names are refused, once each; the other topics are created."""
     async with served() as client:
         results = await create(client, topic("d"), topic("d"), topic("once"))
         assert [(r.name, r.error_code) for r in results] == [
@@ -205,7 +205,7 @@ async def test_a_name_given_twice() -> None:
 
 
 async def test_no_time_no_topic() -> None:
-    """A request that gives the controller no time is not begun."""
+    """With a timeout of 0 the controller does nothing."""
     async with served() as client:
         request = CreateTopicsRequest([topic()], 0)
         (result,) = (await client.call("CreateTopics", 7, request)).topics
@@ -214,7 +214,7 @@ async def test_no_time_no_topic() -> None:
 
 
 async def test_shows_the_configuration_as_it_was_sent() -> None:
-    """The answer has each key; what was set is shown unchanged, with its source."""
+    """The response has each key; values are as they were sent, with their source."""
     async with served() as client:
         wanted = topic(retention_ms=" 5 ", cleanup_policy="compact,delete")
         (result,) = await create(client, wanted)
@@ -235,13 +235,13 @@ async def delete(
 
 
 async def ids(client: WireClient, *names: str) -> list[bytes]:
-    """Creates topics, and gives their ids."""
+    """Creates topics, and returns their ids."""
     return [r.topic_id for r in await create(client, *map(topic, names))]
 
 
 @pytest.mark.parametrize("version", range(1, 6))
 async def test_deletes_by_name(version: int) -> None:
-    """A topic goes; the second time there is nothing to delete."""
+    """A topic is deleted; the second request finds none."""
     async with served() as client:
         await create(client, topic())
         request = DeleteTopicsRequest((), ["t"], TIMEOUT_MS)
@@ -252,7 +252,7 @@ async def test_deletes_by_name(version: int) -> None:
 
 
 async def test_deletes_by_id() -> None:
-    """An id does as well as a name; a topic that is created anew has another id."""
+    """An id works like a name; a topic that is created again has another id."""
     async with served() as client:
         (topic_id,) = await ids(client, "t")
         assert await delete(client, (None, topic_id)) == [("t", topic_id, 0)]
@@ -264,7 +264,7 @@ async def test_deletes_by_id() -> None:
 
 
 async def test_deletes_what_is_named_plainly() -> None:
-    """Neither, both, and twice are mistakes; nothing goes by mistake."""
+    """Neither name nor id, both, and duplicates are refused; nothing is deleted."""
     async with served() as client:
         a, b, c = await ids(client, "a", "b", "c")
         bad = ErrorCode.INVALID_REQUEST
@@ -301,7 +301,7 @@ async def grow(
     version: int = 3,
     only: bool = False,
 ) -> dict[str, int]:
-    """Grows topics, and gives the error codes by name."""
+    """Grows topics, and returns the error codes by name."""
     topics = [
         CreatePartitionsTopic(
             name,
@@ -317,7 +317,7 @@ async def grow(
 
 @pytest.mark.parametrize("version", range(4))
 async def test_grows(version: int) -> None:
-    """A topic has as many partitions as were asked for."""
+    """A topic has as many partitions as requested."""
     async with served() as client:
         await create(client, topic("t", 2))
         assert await grow(client, ("t", 5, None), version=version) == {"t": 0}
@@ -341,7 +341,7 @@ async def test_grows(version: int) -> None:
 async def test_does_not_grow(
     count: int, nodes: list[list[int]] | None, error: ErrorCode
 ) -> None:
-    """A topic of two partitions stays as it is, another grows."""
+    """An invalid growth is refused, and another topic grows."""
     async with served() as client:
         await create(client, topic("t", 2), topic("other", 1))
         assert await grow(client, ("t", count, nodes), ("other", 2, [[1]])) == {
@@ -352,7 +352,7 @@ async def test_does_not_grow(
 
 
 async def test_growth_of_strange_topics() -> None:
-    """Unknown topics do not grow, nor do those named twice, nor does validation."""
+    """Unknown and repeated topics do not grow, nor does validation grow any."""
     async with served() as client:
         await create(client, topic("t", 2))
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

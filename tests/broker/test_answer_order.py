@@ -1,4 +1,4 @@
-"""Partitions in answers are in Kafka's order, which is not always the request's."""
+"""Partitions in responses have Kafka's order, which may differ from the request's."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kohort.protocol.apis.k08_offset_commit import (
 from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 
 NOWHERE = bytes(range(16))
-"""The id of no topic."""
+"""An id without a topic."""
 ASKED = [("a", [0, 7, 1]), ("nope", [0, 1]), ("b", [0]), ("a", [9, 2])]
-"""Topics and partitions of a request; ``a`` has three partitions, ``b`` has one."""
+"""Topics with (partition, error code) each, in the order of a response."""
 
 Rows = list[tuple[str, list[tuple[int, int]]]]
 
@@ -74,7 +74,7 @@ async def fetch(client: WireClient, version: int, ids: dict[str, bytes]) -> Rows
 
 @pytest.mark.parametrize("version", [2, 8, 10])
 async def test_offset_commit_names_unknown_partitions_first(version: int) -> None:
-    """One entry per topic, in it the unknown partitions, then the known ones."""
+    """One entry per topic: first the unknown partitions, then the known ones."""
     async with served(auto_create_topics_enable=False) as client:
         unknown = 3 if version < 10 else 100
         assert await commit(client, version, await _make_topics(client)) == [
@@ -98,7 +98,7 @@ async def test_fetch_names_unknown_partitions_last(version: int) -> None:
 
 
 async def test_fetch_names_unknown_topic_ids_before_unknown_partitions() -> None:
-    """From v13 on topics have ids."""
+    """From v13 on, with topic ids, unknown ids come before unknown partitions."""
     async with served(auto_create_topics_enable=False) as client:
         assert await fetch(client, 13, await _make_topics(client)) == [
             ("a", [(0, 0), (1, 0)]),

@@ -1,8 +1,7 @@
-"""When a coordinator's appends are written, and how it learns of it."""
+"""The times at which a coordinator's appends are written and reported."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,12 +18,14 @@ from kohort.broker.coordinator.effects import (
     CommitResult,
     JoinResult,
     Notice,
+    Reply,
     SyncResult,
 )
 from kohort.broker.coordinator.events import (
     Client,
     CommitOffsets,
     Join,
+    Offsets,
     Sync,
     TopicsDeleted,
 )
@@ -36,14 +37,13 @@ from kohort.protocol.errors import ErrorCode
 
 
 class Scene:
-    """A driver whose event loop takes its turns when `turn` is called."""
+    """A driver whose event loop runs a turn when `turn` is called."""
 
     def __init__(self, linger_ms: int = -1, largest: int = 1 << 20) -> None:
         self.log = NoLog(largest)
         self.clock = ManualClock()
         self.lost = 0
         self.notices: list[str] = []
-        self._soon: list[Callable[[], None]] = []
         self.driver = GroupDriver(
             Coordinator(GroupSettings(), "{}-1".format),
             self.clock,
@@ -51,7 +51,6 @@ class Scene:
             self._lose,
             self._publish,
             linger_ms,
-            self._soon.append,
         )
 
     def _lose(self) -> None:
@@ -61,20 +60,19 @@ class Scene:
         self.notices.append(notice.kind)
 
     def turn(self) -> None:
-        """The next turn of the event loop."""
-        soon, self._soon[:] = [*self._soon], []
-        for callback in soon:
-            callback()
+        """Runs the next turn of the event loop."""
+        while self.clock.fire(self.clock.now()):
+            pass
 
     def sync(self) -> Pending[SyncResult]:
-        """The SyncGroup of the leader, and only member, of a new group."""
+        """The SyncGroup of the leader and only member of a new group."""
         joining: Pending[JoinResult] = Pending("join")
         client = ("", None, Client("c", "/h"), 30_000, 30_000)
         offers = protocols("range")
         self.driver.submit(
             Join(joining, "s", *client, "consumer", offers, None, False, False)
         )
-        self.clock.advance(3)
+        self.clock.skip(3)
         pending: Pending[SyncResult] = Pending("sync")
         member = (1, joining.result.member_id, None, None, None, False)
         self.driver.submit(Sync(pending, "s", *member, []))
@@ -83,7 +81,7 @@ class Scene:
     def commit(self, group: str, partitions: int = 1, text: str = "") -> Pending[Any]:
         """A commit of a simple consumer."""
         pending: Pending[CommitResult] = Pending("commit")
-        offsets = [("t", p, 1, -1, text, None) for p in range(partitions)]
+        offsets = Offsets.of(("t", p, 1, -1, text, None) for p in range(partitions))
         simple = (-1, "", None, Client("c", "/h"))
         event = CommitOffsets(pending, group, *simple, False, offsets)
         self.driver.submit(event)
@@ -93,7 +91,7 @@ class Scene:
 def test_requests_of_one_turn_share_a_window() -> None:
     """By default an assignment is written in the next turn of the event loop.
 
-    So are commits that come meanwhile; other commits are written at once.
+    So are commits that arrive meanwhile; other commits are written at once.
     """
     scene = Scene()
     assert scene.commit("g").answered
@@ -114,25 +112,25 @@ def test_without_a_linger_there_is_no_window() -> None:
 
 
 def test_a_linger_is_as_long_as_it_says() -> None:
-    """It begins with the first append; the next one has its own."""
+    """The linger begins with the first append; the next append has its own."""
     scene = Scene(linger_ms=20)
     first = scene.commit("g")
-    scene.clock.advance(0.019)
+    scene.clock.skip(0.019)
     second = scene.commit("g")
     scene.turn()
     assert not first.answered
-    scene.clock.advance(0.001)
+    scene.clock.skip(0.001)
     assert first.answered
     assert second.answered
     third = scene.commit("g")
-    scene.clock.advance(0.019)
+    scene.clock.skip(0.019)
     assert not third.answered
-    scene.clock.advance(0.001)
+    scene.clock.skip(0.001)
     assert third.answered
 
 
 def test_a_full_batch_does_not_linger() -> None:
-    """As many bytes as one batch may have are written in the next turn."""
+    """The maximum bytes of a batch are written in the next turn."""
     scene = Scene(linger_ms=1_000, largest=400)
     first, second = scene.commit("g", 5), scene.commit("g", 5)
     scene.turn()
@@ -141,19 +139,19 @@ def test_a_full_batch_does_not_linger() -> None:
 
 
 def test_a_commit_that_is_too_large_is_refused_alone() -> None:
-    """Others of the same window are stored; of the group there is nothing left."""
+    """Other appends of the window are stored; its new group does not exist."""
     scene = Scene(linger_ms=5, largest=400)
     stored, refused = scene.commit("g"), scene.commit("h", 30)
     assert refused.result.error_code == -1
     assert not stored.answered
-    scene.clock.advance(0.005)
+    scene.clock.skip(0.005)
     assert stored.result.error_code == 0
     assert [*scene.driver.coordinator.groups] == ["g"]
     assert scene.notices.count("append_failed") == 1
 
 
 def test_offsets_of_a_deleted_topic_go_in_several_batches() -> None:
-    """They need not fit into one."""
+    """The offsets of a deleted topic need not fit into one batch."""
     scene = Scene(largest=400)
     for number in range(20):
         scene.commit(f"g{number}")
@@ -164,7 +162,7 @@ def test_offsets_of_a_deleted_topic_go_in_several_batches() -> None:
 
 
 def test_a_log_that_cannot_be_written_loses_the_rest() -> None:
-    """The batches before it are written, and answered."""
+    """The batches before the failure are written and answered."""
     scene = Scene()
     answered = scene.commit("g")
     scene.log.is_full = True
@@ -173,9 +171,60 @@ def test_a_log_that_cannot_be_written_loses_the_rest() -> None:
     assert (answered.answered, waiting.answered) == (True, False)
 
 
+@pytest.mark.parametrize("linger_ms", [-1, 5])
+def test_both_ways_of_a_commit(linger_ms: int) -> None:
+    """Written at once or after a linger, it has the same bytes, notices and results."""
+    scene = Scene(linger_ms)
+    results = []
+    for group, partitions, text in [
+        ("g", 2, ""),
+        ("g", 3, "text"),
+        ("g", 1, "other"),
+        ("g", 0, ""),
+        ("h", 1, ""),
+        ("g", 2, ""),
+    ]:
+        pending = scene.commit(group, partitions, text)
+        scene.clock.skip(0.005)
+        results.append(pending.result)
+    assert [each.error_code for each in results] == [0] * 6
+    assert scene.log.written == 5
+    assert scene.notices == [
+        "group_state",
+        *["offsets_committed"] * 3,
+        "group_state",
+        *["offsets_committed"] * 2,
+    ]
+    groups = scene.driver.coordinator.groups
+    text_of = {key: entry[2] for key, entry in groups["g"].offsets.items()}
+    assert text_of == {("t", 0): "", ("t", 1): "", ("t", 2): "text"}
+    assert [*groups["h"].offsets] == [("t", 0)]
+
+
+def test_a_refused_commit_changes_nothing() -> None:
+    """A group keeps its offsets if the next ones are too many for the log's batches."""
+    scene = Scene(largest=400)
+    scene.commit("g", 1)
+    assert scene.commit("g", 30).result.error_code == -1
+    assert [*scene.driver.coordinator.groups["g"].offsets] == [("t", 0)]
+    assert scene.log.written == 1
+
+
+def test_a_known_group_whose_log_cannot_be_written() -> None:
+    """Its coordinator ends, and that answers the commit."""
+    scene = Scene()
+    scene.commit("g")
+    scene.log.is_full = True
+    waiting = scene.commit("g")
+    assert (scene.lost, waiting.answered) == (1, False)
+    (reply,) = scene.driver.coordinator.unload()
+    assert reply == Reply(waiting, CommitResult(ErrorCode.NOT_COORDINATOR))
+    assert scene.notices == ["group_state", "offsets_committed"]
+
+
 @pytest.mark.parametrize("linger_ms", [-1, 0, 5])
 async def test_a_commit_over_the_wire(linger_ms: int) -> None:
-    """It is answered whatever the linger, and then OffsetFetch finds it."""
+    """The commit is answered with any linger, and then OffsetFetch finds it."""
     settings = NO_DELAY | {"group.coordinator.append.linger.ms": linger_ms}
     async with Broker(settings) as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
@@ -184,7 +233,7 @@ async def test_a_commit_over_the_wire(linger_ms: int) -> None:
 
 
 async def test_an_assignment_beyond_max_message_bytes() -> None:
-    """The leader gets UNKNOWN_SERVER_ERROR; the group rebalances, and says why."""
+    """The leader gets UNKNOWN_SERVER_ERROR; the group rebalances for this reason."""
     async with Broker(NO_DELAY) as broker, connected(broker) as client:
         member_id = (await join(client)).member_id
         request = sync_group(member_id, assignments={member_id: bytes(1_100_000)})

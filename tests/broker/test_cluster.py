@@ -1,4 +1,4 @@
-"""Several nodes: who leads what, who is told so, and what moves while groups live."""
+"""Several nodes: leaders, redirected clients, and moves while groups are live."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from tests.wire.requests import (
 
 from kohort.broker.cluster.cluster import ClusterError
 from kohort.broker.server import Broker
+from kohort.control.group import Group
 from kohort.protocol.apis.k03_metadata import MetadataRequest
 from kohort.protocol.apis.k08_offset_commit import OffsetCommitRequest
 from kohort.protocol.apis.k09_offset_fetch import OffsetFetchRequest
@@ -51,14 +52,14 @@ NO_DELAY = {"group.initial.rebalance.delay.ms": 0}
 
 @contextlib.asynccontextmanager
 async def cluster(nodes: int = 3, **config: object) -> AsyncIterator[Broker]:
-    """A cluster; keys with ``_`` in place of dots."""
+    """A cluster; configuration keys have ``_`` in place of dots."""
     settings = {name.replace("_", "."): value for name, value in config.items()}
     async with Broker(NO_DELAY | settings, nodes=nodes) as broker:
         yield broker
 
 
 def elsewhere(broker: Broker, node_id: int) -> int:
-    """A running node that is not this one."""
+    """Another running node."""
     return next(id_ for id_ in broker.cluster.running if id_ != node_id)
 
 
@@ -68,8 +69,8 @@ async def join(
     member_id: str = "",
     rebalance_ms: int = 10_000,
 ) -> Any:
-    """JoinGroup with one protocol; an id that is demanded is used."""
-    # Nobody waits for the end of its session, or is to see it, however slow it all is.
+    """JoinGroup with one protocol; uses the member id if one is required."""
+    # No test waits for the end of its session, and on a slow machine none may see it.
     request = join_group(
         group, member_id, session_ms=300_000, rebalance_ms=rebalance_ms
     )
@@ -82,7 +83,7 @@ async def join(
 async def stable(
     client: WireClient, group: str = "g", rebalance_ms: int = 10_000
 ) -> str:
-    """A group of one member, which is Stable in generation 1: the member's id."""
+    """A group of one member, Stable in generation 1; returns the member's id."""
     member_id: str = (await join(client, group, rebalance_ms=rebalance_ms)).member_id
     request = sync_group(member_id, group=group, assignments={member_id: b"mine"})
     assert (await client.call("SyncGroup", 5, request)).error_code == 0
@@ -92,7 +93,7 @@ async def stable(
 async def heartbeat(
     client: WireClient, member_id: str, group: str = "g", *, generation_id: int = 1
 ) -> int:
-    """Heartbeat: the error code."""
+    """Sends a heartbeat; returns the error code."""
     request = HeartbeatRequest(group, generation_id, member_id)
     answer = await client.call("Heartbeat", 4, request)
     return int(answer.error_code)
@@ -109,11 +110,11 @@ async def coordinator(client: WireClient, *groups: str) -> list[Any]:
     return list((await client.call("FindCoordinator", 4, request)).coordinators)
 
 
-# -- who is who
+# -- nodes
 
 
 async def test_nodes_are_told_everywhere() -> None:
-    """Metadata and DescribeCluster of any node name all nodes and their ports."""
+    """Metadata and DescribeCluster of any node list all nodes and their ports."""
     async with cluster() as broker:
         expected = {
             (node.id, node.host, node.port) for node in broker.cluster.nodes.values()
@@ -134,7 +135,7 @@ async def test_nodes_are_told_everywhere() -> None:
 
 
 async def test_each_node_describes_itself() -> None:
-    """DescribeConfigs of a broker has its own node.id, and is answered by it only."""
+    """DescribeConfigs of a broker has its own node.id, and only it answers."""
     async with cluster() as broker:
         for node_id in (1, 2, 3):
             async with connected(broker, node_id) as client:
@@ -147,7 +148,7 @@ async def test_each_node_describes_itself() -> None:
 
 
 async def test_leaders_are_spread() -> None:
-    """Each node leads a third; replicas are as many as were asked for."""
+    """Each node leads a third; there are as many replicas as requested."""
     async with cluster() as broker, connected(broker) as client:
         request = create_topics("t", partitions=6, replicas=2)
         (created,) = (await client.call("CreateTopics", 7, request)).topics
@@ -166,7 +167,7 @@ async def test_leaders_are_spread() -> None:
 
 
 async def test_replicas_chosen_by_hand_are_kept() -> None:
-    """CreateTopics with assignments: the first replica leads."""
+    """In CreateTopics with assignments, the first replica leads."""
     async with cluster() as broker, connected(broker) as client:
         placed = [
             CreatableReplicaAssignment(0, [3, 1]),
@@ -196,7 +197,7 @@ async def test_groups_are_spread_over_the_nodes() -> None:
 
 
 async def test_the_offsets_topic_comes_with_the_first_group() -> None:
-    """As in Kafka it is not there before; it is internal, and not written to."""
+    """As in Kafka it does not exist before; it is internal, and not writable."""
     async with (
         cluster(offsets_topic_num_partitions=7) as broker,
         connected(broker, 1) as client,
@@ -220,7 +221,7 @@ async def test_the_offsets_topic_comes_with_the_first_group() -> None:
 
 
 async def test_a_wrong_node_does_not_coordinate() -> None:
-    """Each API about a group is answered NOT_COORDINATOR, ListGroups with its own."""
+    """Group APIs are answered NOT_COORDINATOR; ListGroups lists its own groups."""
     async with cluster() as broker:
         right = broker.coordinator_of("g")
         async with connected(broker, right) as client:
@@ -252,7 +253,7 @@ async def test_a_wrong_node_does_not_coordinate() -> None:
             assert answer.results[0].error_code == wrong
             listed = await client.call("ListGroups", 4, ListGroupsRequest())
             assert not listed.groups
-            # What needs no coordinator is found wrong first.
+            # Errors that need no coordinator come first.
             empty = await join(client, "")
             assert empty.error_code == ErrorCode.INVALID_GROUP_ID
 
@@ -282,7 +283,7 @@ async def test_a_wrong_node_does_not_append(version: int) -> None:
 
 
 async def test_fetches_from_followers() -> None:
-    """Since v11 a follower answers (KIP-392); nobody does who has no replica."""
+    """Since v11 followers answer (KIP-392); nodes without a replica do not."""
     async with cluster() as broker:
         broker.cluster.create_topic("t", 1, replicas=[[1, 2]])
         async with connected(broker, 1) as client:
@@ -301,7 +302,7 @@ async def test_fetches_from_followers() -> None:
 
 
 async def test_offsets_are_the_leaders_to_tell() -> None:
-    """ListOffsets and OffsetForLeaderEpoch of another node are refused."""
+    """ListOffsets and OffsetForLeaderEpoch are refused by other nodes."""
     async with cluster() as broker:
         broker.cluster.create_topic("t", 1, replicas=[[1, 2]])
         lists, ends = list_offsets("t", 0), epoch_ends("t", 0)
@@ -317,7 +318,7 @@ async def test_offsets_are_the_leaders_to_tell() -> None:
 
 
 async def test_a_fetch_that_waits_learns_of_a_move() -> None:
-    """The leader goes elsewhere: who waits there is told at once, with the leader."""
+    """When the leader moves, a waiting fetch is answered with the new leader."""
     async with cluster() as broker:
         topic = broker.cluster.create_topic("t", 1, replicas=[[1]])
         async with connected(broker, 1) as client:
@@ -332,13 +333,13 @@ async def test_a_fetch_that_waits_learns_of_a_move() -> None:
 
 
 async def until(condition: Any) -> None:
-    """Lets the broker work until something is so."""
+    """Runs the broker's loop until a condition is true."""
     while not condition():  # noqa: ASYNC110 - each is one turn of the broker's loop
         await asyncio.sleep(0)
 
 
 async def test_a_group_moves_without_a_rebalance() -> None:
-    """Members of a Stable group go on in their generation on the new coordinator."""
+    """Members of a Stable group continue in their generation on the new coordinator."""
     async with cluster() as broker:
         broker.cluster.create_topic("t", 1)
         old = broker.coordinator_of("g")
@@ -355,19 +356,18 @@ async def test_a_group_moves_without_a_rebalance() -> None:
 
 
 async def test_a_join_that_waits_learns_of_a_move() -> None:
-    """A join parked in a window is answered NOT_COORDINATOR when the group moves."""
+    """A join in a window is answered NOT_COORDINATOR when the group moves."""
     async with cluster(group_initial_rebalance_delay_ms=600_000) as broker:
         old = broker.coordinator_of("g")
         async with connected(broker, old) as client:
             waiting = asyncio.create_task(join(client))
-            groups = broker.cluster.shards.for_group("g").groups
-            await until(lambda: "g" in groups and groups["g"].awaiting_join)
+            await Group(broker, "g").until(state="PreparingRebalance", members=1)
             broker.move_coordinator("g", elsewhere(broker, old))
             assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
 
 
 async def test_loading_is_answered_as_kafka_answers_it() -> None:
-    """While a coordinator loads: 14, but heartbeats are taken."""
+    """While a coordinator loads, requests get 14, but heartbeats succeed."""
     async with cluster(coordinator_load_delay_ms=3_600_000) as broker:
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         right = broker.coordinator_of("g")
@@ -383,10 +383,10 @@ async def test_loading_is_answered_as_kafka_answers_it() -> None:
 
 
 async def test_a_group_is_there_once_it_is_loaded() -> None:
-    """After the delay, and after moves while it was loading."""
-    async with cluster(coordinator_load_delay_ms=300) as broker:
+    """The group exists after the load delay, and after moves during the load."""
+    async with cluster(coordinator_load_delay_ms=300_000) as broker:
         shard = broker.cluster.shards.for_group("g")
-        await until(lambda: shard.is_active)
+        await broker.clock.advance(300)
         old = broker.coordinator_of("g")
         async with connected(broker, old) as before:
             member_id = await stable(before)
@@ -396,7 +396,7 @@ async def test_a_group_is_there_once_it_is_loaded() -> None:
                 assert shard.state == "loading"
             assert await heartbeat(before, member_id) == ErrorCode.NOT_COORDINATOR
         async with connected(broker, new) as after:
-            await until(lambda: shard.is_active)
+            await broker.clock.advance(300)
             assert await heartbeat(after, member_id) == 0
             request = DescribeGroupsRequest(["g"])
             answer = await after.call("DescribeGroups", 5, request)
@@ -404,26 +404,25 @@ async def test_a_group_is_there_once_it_is_loaded() -> None:
 
 
 async def test_a_topic_deleted_during_a_load_takes_its_offsets_along() -> None:
-    """What was committed for it is not found after the load."""
-    async with cluster(coordinator_load_delay_ms=50) as broker:
+    """Offsets of the deleted topic are not found after the load."""
+    async with cluster(coordinator_load_delay_ms=300_000) as broker:
         broker.cluster.create_topic("t", 1)
         broker.cluster.create_topic("u", 1)
         old = broker.coordinator_of("g")
-        shard = broker.cluster.shards.for_group("g")
-        await until(lambda: shard.is_active)
+        await broker.clock.advance(300)
         new = elsewhere(broker, old)
         async with connected(broker, old) as before, connected(broker, new) as after:
             for topic in ("t", "u"):
                 await before.call("OffsetCommit", 8, offsets(5, topic))
             broker.move_coordinator("g", new)
             delete_topic(broker, "t")
-            await until(lambda: shard.is_active)
+            await broker.clock.advance(300)
             answer = await after.call("OffsetFetch", 8, fetch_offsets("g"))
             assert [topic.name for topic in answer.groups[0].topics] == ["u"]
 
 
 async def test_a_topic_deleted_while_nobody_coordinates() -> None:
-    """Offsets of a topic that is gone do not come back with the coordinator."""
+    """Offsets of a deleted topic do not come back with the coordinator."""
     async with cluster(2, offsets_topic_replication_factor=1) as broker:
         broker.cluster.create_topic("t", 1)
         node_id = broker.coordinator_of("g")
@@ -440,7 +439,7 @@ async def test_a_topic_deleted_while_nobody_coordinates() -> None:
 
 
 async def test_ids_too_long_for_a_member_id_are_refused() -> None:
-    """A client id of 32,760 bytes leaves no room for what makes it a member id."""
+    """A client id of 32,760 bytes leaves no room for the rest of a member id."""
     async with cluster(1) as broker, connected(broker) as client:
         request = join_group(instance="i" * 32_760)
         answer = await client.call("JoinGroup", 9, request)
@@ -452,15 +451,15 @@ async def test_ids_too_long_for_a_member_id_are_refused() -> None:
 
 
 async def test_moves_that_cannot_be_are_refused() -> None:
-    """One sentence that says what there is."""
+    """The error lists the existing topics, partitions or nodes in one sentence."""
     async with cluster() as broker:
         broker.cluster.create_topic("t", 2)
         await broker.stop_node(3)
         cases: list[tuple[tuple[str, int, int], str]] = [
             (("u", 0, 1), "there is no topic 'u'; there are: t"),
             (("t", 2, 1), "topic t has no partition 2, only 0 to 1"),
-            (("t", 0, 4), "there is no node 4; there are 1, 2, 3"),
-            (("t", 0, 3), "node 3 does not run"),
+            (("t", 0, 4), "there is no node 4; the nodes are 1, 2, 3"),
+            (("t", 0, 3), "node 3 is stopped"),
         ]
         for arguments, why in cases:
             with pytest.raises(ClusterError) as error:

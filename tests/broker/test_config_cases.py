@@ -22,23 +22,23 @@ ADDRESSES = {
     "listeners",
     "log.dirs",
 }
-"""Keys of the broker that say where it is: kohort has no listener for controllers."""
+"""Keys of the broker's addresses: kohort has no listener for controllers."""
 
 STRICTER = {
     "listener.security.protocol.map": "a new listener is made of it",
     "listeners": "Kafka opens and closes listeners",
 }
-"""Keys that kohort refuses to change while it runs, and why Kafka does not."""
+"""Keys that kohort refuses to change at run time, and why Kafka does not."""
 
 
 def client_of_kafkas_settings() -> Any:
-    """A broker that was started as Kafka was, and a client."""
+    """A broker that was started with the recorded Kafka's settings, and a client."""
     settings = config_cases.STARTED_WITH.items()
     return served(**{name.replace(".", "_"): value for name, value in settings})
 
 
 async def test_describes_what_kafka_describes() -> None:
-    """No key is missing or added; values, sources, types and synonyms are the same."""
+    """The same keys, with the same values, sources, types and synonyms."""
     async with client_of_kafkas_settings() as client:
         await config_cases.prepare(client)
         for who, expected in KAFKA["described"].items():
@@ -52,7 +52,7 @@ async def test_describes_what_kafka_describes() -> None:
 
 @pytest.mark.parametrize("who", KAFKA["refused"])
 async def test_refuses_to_describe_as_kafka_does(who: str) -> None:
-    """Names that are invalid, unknown, or another broker's."""
+    """Names that are invalid, unknown, or another broker's, are refused."""
     kind, name = who.split(" ", 1)
     async with client_of_kafkas_settings() as client:
         error, found = await config_cases.describe(client, int(kind), name)
@@ -60,7 +60,7 @@ async def test_refuses_to_describe_as_kafka_does(who: str) -> None:
 
 
 async def test_takes_or_refuses_values_of_each_key_as_kafka_does() -> None:
-    """For each key of the broker: its value, a word, nothing, a negative number."""
+    """Each key of the broker is tried with its value, a word, nothing, and -5."""
     async with client_of_kafkas_settings() as client:
         for name, (value, expected) in KAFKA["keys"].items():
             if name not in STRICTER:
@@ -69,7 +69,7 @@ async def test_takes_or_refuses_values_of_each_key_as_kafka_does() -> None:
 
 
 async def test_changes_what_kafka_changes() -> None:
-    """Single changes: error codes, and the settings of the resource behind them."""
+    """Single changes have Kafka's error codes, and the same resulting settings."""
     by_case = dict(KAFKA["played"])
     async with client_of_kafkas_settings() as client:
         await config_cases.prepare(client)

@@ -1,4 +1,4 @@
-"""Configuration of groups, client metrics, loggers and nodes, and over restarts."""
+"""Configuration of groups, client metrics, loggers and nodes, also after restarts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MIN_ISR = "min.insync.replicas"
 
 @pytest.fixture(autouse=True)
 def levels() -> Iterator[None]:
-    """Levels of logs are the process's: they are as before in the end."""
+    """Restores the process's log levels at the end."""
     before = telemetry.level()
     yield
     telemetry.configure()
@@ -66,7 +66,7 @@ async def change(
 
 
 async def listed(client: WireClient, *kinds: int) -> list[tuple[int, str]]:
-    """The resources that ListConfigResources names."""
+    """The resources in ListConfigResources."""
     answer = await client.call(
         "ListConfigResources", 1, ListConfigResourcesRequest(list(kinds))
     )
@@ -74,7 +74,7 @@ async def listed(client: WireClient, *kinds: int) -> list[tuple[int, str]]:
 
 
 async def test_configuration_of_groups_survives_a_restart(tmp_path: Path) -> None:
-    """It is kept by name, whether there is such a group or not, until it is deleted."""
+    """It is stored by name until it is deleted, also if the group does not exist."""
     key = "consumer.session.timeout.ms"
     async with Broker(data_dir=tmp_path) as broker, connected(broker) as client:
         assert await change(client, GROUP, "g", key, "50000") == 0
@@ -94,7 +94,7 @@ async def test_configuration_of_groups_survives_a_restart(tmp_path: Path) -> Non
 def test_a_limited_number_of_resources_has_configuration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Those that have some can change it still."""
+    """At the limit, resources with configuration can still be changed."""
     monkeypatch.setattr(resource_configs, "LIMIT", 2)
     configs = ResourceConfigs(lambda: None)
     for name in ("a", "b"):
@@ -111,7 +111,7 @@ def test_a_limited_number_of_resources_has_configuration(
 
 
 async def test_a_broker_keeps_a_limited_number_of_unknown_keys() -> None:
-    """Kafka keeps all of them."""
+    """Unknown keys are limited; Kafka keeps all of them."""
     async with served() as client:
         for count, code in ((1000, 0), (1001, ErrorCode.INVALID_REQUEST)):
             rows = [k44.AlterableConfig(f"k{i}", SET, "x") for i in range(count)]
@@ -123,7 +123,7 @@ async def test_a_broker_keeps_a_limited_number_of_unknown_keys() -> None:
 
 
 def test_configuration_that_cannot_be_saved_is_taken_back() -> None:
-    """The client learns of it, and nothing has changed."""
+    """The client gets an error, and nothing has changed."""
 
     def full() -> None:
         raise StorageError("no space left on device")
@@ -136,7 +136,7 @@ def test_configuration_that_cannot_be_saved_is_taken_back() -> None:
 
 @pytest.mark.parametrize("version", [3, 4])
 async def test_each_key_is_documented_on_request(version: int) -> None:
-    """Kafka has a text for each key, too, and sends it to those who ask (KIP-569)."""
+    """As in Kafka, each key has a text, sent on request (KIP-569)."""
     async with served() as client:
         for kind, name in [(BROKER, "1"), (GROUP, "g"), (METRICS, "m")]:
             rows = await describe(
@@ -147,11 +147,14 @@ async def test_each_key_is_documented_on_request(version: int) -> None:
             assert {row.documentation for row in rows.values()} == {None}
         size = "group.max.size"
         rows = await describe(client, BROKER, "1", size, documentation=True)
-        assert rows[size].documentation == "The most members of a group (KIP-389)."
+        assert (
+            rows[size].documentation
+            == "Maximum number of members of a group (KIP-389)."
+        )
 
 
 async def test_kohorts_own_keys_are_shown_by_name_only() -> None:
-    """A client that knows Kafka's keys only does not meet others."""
+    """Clients that know only Kafka's keys do not see kohort's own."""
     async with served(wire_error_numbering="kip-389") as client:
         assert not KOHORT_KEYS.keys() & (await describe(client, BROKER, "1")).keys()
         rows = await describe(client, BROKER, "1", *KOHORT_KEYS)
@@ -160,7 +163,7 @@ async def test_kohorts_own_keys_are_shown_by_name_only() -> None:
 
 
 async def test_each_node_says_where_it_listens(tmp_path: Path) -> None:
-    """Ids and addresses are the node's; the directory is that of all."""
+    """Ids and addresses are the node's; the directory is the cluster's."""
     async with Broker(nodes=2, data_dir=tmp_path) as broker:
         for node in broker.cluster.nodes.values():
             async with connected_to(broker.host, node.port) as client:
@@ -177,7 +180,7 @@ async def test_each_node_says_where_it_listens(tmp_path: Path) -> None:
 
 
 async def test_a_running_broker_keeps_its_address() -> None:
-    """Setting the address that it has is no change."""
+    """Setting the present address is accepted, as it changes nothing."""
     async with served() as client:
         (row,) = (await describe(client, BROKER, "1", "listeners")).values()
         assert await change(client, BROKER, "1", "listeners", row.value) == 0
@@ -187,7 +190,7 @@ async def test_a_running_broker_keeps_its_address() -> None:
 
 
 async def test_min_insync_replicas_is_set_once_for_all_brokers(tmp_path: Path) -> None:
-    """A cluster begins with the broker's value; a later start's does not count."""
+    """A new cluster takes the broker's value; a later start's is ignored."""
     async with Broker({MIN_ISR: 2}, data_dir=tmp_path):
         pass
     async with (
@@ -205,7 +208,7 @@ async def test_min_insync_replicas_is_set_once_for_all_brokers(tmp_path: Path) -
 
 
 async def test_min_insync_replicas_of_a_broker_without_the_feature() -> None:
-    """At level 0 of the feature a broker has a value of its own, until it is raised."""
+    """At level 0 of the feature a broker has its own value, until it is raised."""
     feature = "eligible.leader.replicas.version"
     async with served() as client:
         for level, kind in ((0, 2), (1, 1)):
@@ -220,7 +223,7 @@ async def test_min_insync_replicas_of_a_broker_without_the_feature() -> None:
 
 
 async def test_levels_of_loggers() -> None:
-    """A logger has its own level, or that of the root; names of levels are Kafka's."""
+    """A logger has its own level, or the root's; levels have Kafka's names."""
     telemetry.configure(level="warning")
     async with served() as client:
         assert await change(client, LOGGER, "1", "groups", "DEBUG") == 0

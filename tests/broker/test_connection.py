@@ -1,4 +1,4 @@
-"""Connections: order, back-pressure, bad input, and how they end."""
+"""Connections: order, back-pressure, invalid input, and their ends."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ BAD_INPUT = {
 
 @pytest.mark.parametrize("what", sorted(BAD_INPUT))
 async def test_bad_input_ends_its_connection_alone(what: str) -> None:
-    """What came before it is answered, and others do not notice."""
+    """Earlier requests are answered, and other connections are not affected."""
     async with Broker() as broker, connected(broker) as good, connected(broker) as bad:
         bad.writer.write(
             frames.request("ApiVersions", 3, ApiVersions, 5) + BAD_INPUT[what]
@@ -88,7 +88,7 @@ async def test_bad_input_ends_its_connection_alone(what: str) -> None:
 
 
 async def test_a_long_request_lets_others_in_between() -> None:
-    """A commit of 20,000 rows is decoded, done and answered in many turns."""
+    """A commit of 20,000 rows is decoded, handled and answered in many turns."""
     commit = commit_offsets("t", *[(0, 5)] * 20_000)
     async with Broker() as broker, connections(broker, 2) as (other, peer):
         broker.cluster.create_topic("t", 1)
@@ -106,7 +106,7 @@ async def test_a_long_request_lets_others_in_between() -> None:
 
 
 async def test_a_long_request_ends_with_its_connection() -> None:
-    """The rest of it is not even decoded."""
+    """The rest of a long request is not even decoded."""
     commit = commit_offsets("t", *[(0, 5)] * 20_000)
     async with Broker() as broker, connected(broker) as peer:
         await peer.is_served()
@@ -119,7 +119,7 @@ async def test_a_long_request_ends_with_its_connection() -> None:
 
 
 async def test_an_unknown_version_of_api_versions_is_answered() -> None:
-    """With a v0 body: UNSUPPORTED_VERSION and the range of ApiVersions (KIP-511)."""
+    """The response is v0: UNSUPPORTED_VERSION and the known versions (KIP-511)."""
     async with Broker() as broker, connected(broker) as peer:
         peer.writer.write(struct.pack(">ihhih", 10, 18, 99, 8, -1))
         answer = await peer.next_frame()
@@ -128,7 +128,7 @@ async def test_an_unknown_version_of_api_versions_is_answered() -> None:
 
 
 async def test_who_does_not_read_is_not_read_from() -> None:
-    """Requests pile up at the client, not in the broker; none is lost."""
+    """Requests wait at the client, not in the broker; none is lost."""
     request = frames.request("ApiVersions", 3, ApiVersions)
     async with Broker() as broker, connections(broker, 2) as (other, peer):
         await peer.is_served()
@@ -145,7 +145,7 @@ async def test_who_does_not_read_is_not_read_from() -> None:
 
 
 async def test_a_join_outlives_its_connection() -> None:
-    """Kafka's members do not belong to connections; nobody trips over the answer."""
+    """As in Kafka, members do not belong to connections; the response is dropped."""
     async with (
         Broker({"group.initial.rebalance.delay.ms": 100}) as broker,
         connected(broker) as other,
@@ -160,7 +160,7 @@ async def test_a_join_outlives_its_connection() -> None:
 
 
 async def test_a_waiting_fetch_is_forgotten_with_its_connection() -> None:
-    """Nothing stays behind in the partition."""
+    """The partition keeps no callback of it."""
     async with Broker() as broker, connected(broker) as other:
         topic = broker.cluster.create_topic("t", 1)
         async with connected(broker) as peer:
@@ -175,7 +175,8 @@ async def test_a_waiting_fetch_is_forgotten_with_its_connection() -> None:
             )
             while not topic.partitions[0].watchers:
                 await other.is_served()
-            # A reset: a mere end of the stream would still get its answer.
+            # A reset: after a normal end of the stream the response would still be
+            # sent.
             sock = peer.writer.get_extra_info("socket")
             linger = struct.pack("ii", 1, 0)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -185,7 +186,7 @@ async def test_a_waiting_fetch_is_forgotten_with_its_connection() -> None:
 
 
 async def test_a_half_closed_connection_gets_its_answer() -> None:
-    """Then it is closed."""
+    """It gets its response, then it is closed."""
     async with (
         Broker({"group.initial.rebalance.delay.ms": 50}) as broker,
         connected(broker) as peer,
@@ -197,7 +198,7 @@ async def test_a_half_closed_connection_gets_its_answer() -> None:
 
 
 async def test_stop_closes_every_connection() -> None:
-    """Whether it is idle or waits for something."""
+    """Stop closes idle connections and those with waiting requests."""
     async with Broker() as broker, connections(broker, 2) as (idle, waiting):
         await idle.is_served()
         waiting.writer.write(frames.request("JoinGroup", 3, join_group()))
@@ -209,7 +210,7 @@ async def test_stop_closes_every_connection() -> None:
 
 
 async def test_a_port_is_listened_on_once() -> None:
-    """The second broker is told, the first goes on."""
+    """The second broker fails to start, the first one continues."""
     async with Broker() as broker, connected(broker) as peer:
         with pytest.raises(OSError, match="address already in use"):
             await Broker(port=broker.port).start()
@@ -217,7 +218,7 @@ async def test_a_port_is_listened_on_once() -> None:
 
 
 async def test_max_connections() -> None:
-    """One more than allowed is closed; the others stay."""
+    """One connection more than allowed is closed; the others stay."""
     async with (
         Broker({"max.connections": 2}) as broker,
         connections(broker, 2) as (one, two),
@@ -230,7 +231,7 @@ async def test_max_connections() -> None:
 
 
 async def test_idle_connections_are_closed() -> None:
-    """By ``connections.max.idle.ms``."""
+    """Idle connections are closed after ``connections.max.idle.ms``."""
     async with (
         Broker({"connections.max.idle.ms": 200}) as broker,
         connected(broker) as peer,
@@ -240,7 +241,7 @@ async def test_idle_connections_are_closed() -> None:
 
 
 async def test_a_thousand_connections() -> None:
-    """All are answered, and what one creates the others see."""
+    """All are answered, and each sees the topics that the others create."""
     async with Broker() as broker, contextlib.AsyncExitStack() as stack:
         peers = [
             await stack.enter_async_context(connected(broker)) for _ in range(1000)
@@ -250,12 +251,12 @@ async def test_a_thousand_connections() -> None:
         for peer in peers:
             peer.writer.write(frames.request("Metadata", 4, metadata("new")))
         answers = await asyncio.gather(*(peer.next_frame() for peer in peers))
-        assert len(set(answers)) == 2  # the first hears that it is unknown
+        assert len(set(answers)) == 2  # the first response calls the topic unknown
         assert list(broker.cluster.topics.by_name) == ["new"]
 
 
 async def test_nothing_long_is_taken_in_behind_a_request_that_waits() -> None:
-    """Not even one request that is longer than what may be read ahead."""
+    """Not even one request is read that is longer than the read-ahead limit."""
     async with (
         Broker({"group.initial.rebalance.delay.ms": 600_000}) as broker,
         connections(broker, 2) as (other, peer),
@@ -271,7 +272,7 @@ async def test_nothing_long_is_taken_in_behind_a_request_that_waits() -> None:
 
 
 async def test_an_answer_that_cannot_be_written_ends_its_connection_alone() -> None:
-    """Texts of DescribeConfigs v1 have an int16 length; others may be longer."""
+    """In DescribeConfigs v1 texts have an int16 length, which others may exceed."""
     long = {"follower.replication.throttled.replicas": "x" * 40_000}
     request = describe_configs(TOPIC, "t")
     async with Broker() as broker, connections(broker, 2) as (peer, other):

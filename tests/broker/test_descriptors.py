@@ -1,4 +1,4 @@
-"""A broker that has too few file descriptors says so, once, and goes on."""
+"""A broker with too few file descriptors logs it, once, and continues."""
 
 from __future__ import annotations
 
@@ -16,27 +16,33 @@ from tests.wire.client import connected, connected_to
 from tests.wire.requests import create_topics
 
 from kohort.broker import descriptors
+from kohort.broker.dispatch import ROUTES
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
 
 
 @contextlib.contextmanager
 def descriptors_for(connections: int) -> Iterator[None]:
-    """Within, this number of descriptors more than now may be connections."""
+    """Within it, connections can use this number of descriptors more than now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with Path(os.devnull).open() as lowest:
         used = lowest.fileno()
-    kept = descriptors.FEWEST_LOG_FILES + descriptors.RESERVE
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + kept + connections, hard))
-    assert descriptors.log_files() == descriptors.FEWEST_LOG_FILES
+    limit = used + descriptors.RESERVE + descriptors.FEWEST_LOG_FILES + connections
     try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        while (
+            limit - descriptors.RESERVE - descriptors.log_files() < used + connections
+        ):
+            # Earlier tests have left descriptors open; the log may use more, too.
+            limit += 1
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def is_admitted(broker: Broker) -> bool:
-    """Whether a new connection is answered."""
+    """Returns whether a new connection is answered."""
     async with connected_to(broker.host, broker.port) as client:
         request = ApiVersionsRequest("tests", "1")
         try:
@@ -48,7 +54,7 @@ async def is_admitted(broker: Broker) -> bool:
 async def test_the_last_descriptors_are_not_for_clients(
     tmp_path: Path, capsys: Any
 ) -> None:
-    """Clients are refused while a broker can still write, and it says so once."""
+    """Clients are refused while a broker can still write; that is logged once."""
     async with (
         contextlib.AsyncExitStack() as clients,
         Broker(data_dir=tmp_path) as broker,
@@ -73,7 +79,7 @@ async def test_the_last_descriptors_are_not_for_clients(
 async def test_code_that_cannot_be_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """The connection that asked for it is closed, and the line says why."""
+    """The requesting connection is closed, and the log line says why."""
 
     def fails(_: str) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -81,7 +87,8 @@ async def test_code_that_cannot_be_loaded(
     async with Broker() as broker:
         with monkeypatch.context() as without:
             # As before the first request of that kind.
-            without.setattr("kohort.broker.dispatch._routes", {})
+            for known in [*ROUTES]:
+                without.delitem(ROUTES, known)
             without.setattr("importlib.import_module", fails)
             assert not await is_admitted(broker)
         assert await is_admitted(broker)

@@ -1,4 +1,4 @@
-"""The table of handlers agrees with the registry and with the modules."""
+"""The table of handlers matches the registry and the modules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kohort.protocol.registry import BY_KEY
 
 
 def test_every_api_has_a_handler() -> None:
-    """Each API of the registry, and no other, stands in the table."""
+    """The table has each API of the registry, and no other."""
     assert HANDLERS.keys() == BY_KEY.keys()
     modules = {key: importlib.import_module(name) for key, name in HANDLERS.items()}
     assert all(hasattr(module, "handle") for module in modules.values())

@@ -1,4 +1,4 @@
-"""Timers of a coordinator that are due together, or at once."""
+"""A coordinator's timers that are due together, or at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import JoinResult
 from kohort.broker.coordinator.events import Client, Join
 from kohort.broker.coordinator.settings import GroupSettings
-from kohort.broker.shards.driver import DUE_AT_ONCE, GroupDriver
+from kohort.broker.shards.driver import GroupDriver
+from kohort.broker.shards.timers import DUE_AT_ONCE
 
 MEMBERS = 1_000
 SESSION_MS = 6_000
@@ -21,7 +22,7 @@ SESSION_MS = 6_000
 def new_driver(
     clock: ManualClock, settings: GroupSettings, seen: list[str]
 ) -> GroupDriver:
-    """A coordinator on this clock; `seen` gets the kinds of its notices."""
+    """A coordinator on this clock; `seen` collects the kinds of its notices."""
     numbers = itertools.count(1)
     return GroupDriver(
         Coordinator(settings, lambda prefix: f"{prefix}-{next(numbers)}"),
@@ -55,7 +56,7 @@ def join(
 
 
 def test_joins_that_arrive_together_are_in_one_generation() -> None:
-    """An initial delay of 0 ends in the next turn of the loop, as in Kafka."""
+    """As in Kafka, an initial delay of 0 ends in the next turn of the loop."""
     clock = ManualClock()
     settings = GroupSettings(initial_rebalance_delay_ms=0)
     driver = new_driver(clock, settings, [])
@@ -68,7 +69,7 @@ def test_joins_that_arrive_together_are_in_one_generation() -> None:
 
 
 def test_sessions_that_end_together_end_in_many_turns() -> None:
-    """Between two turns others are served; in the end all members are gone."""
+    """Other work runs between two turns; in the end all members are removed."""
     clock = ManualClock()
     gone: list[str] = []
     driver = new_driver(clock, GroupSettings(), gone)

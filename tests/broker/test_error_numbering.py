@@ -13,7 +13,7 @@ APACHE, KIP_389 = 81, 77
 
 
 async def code_of_a_second_member(client: WireClient, software: str | None) -> int:
-    """The raw code that a client gets when the group of one is full."""
+    """The raw error code for a second member when the group of one is full."""
     if software is not None:
         await client.call("ApiVersions", 3, ApiVersionsRequest(software, "1.0"))
     join = join_group()
@@ -40,7 +40,7 @@ async def code_of_a_second_member(client: WireClient, software: str | None) -> i
 async def test_the_number_depends_on_the_connection(
     numbering: str, software: str | None, code: int
 ) -> None:
-    """Released clients know 81 only; kohort's own knows the KIP's, too."""
+    """Released clients know only 81; kohort's own also knows the KIP's 77."""
     config = {
         "wire.error.numbering": numbering,
         "group.max.size": 1,

@@ -22,19 +22,19 @@ def partition(index: int, offset: int = 0) -> FetchedPartition:
 
 
 def asked(*indexes: int) -> dict[PartitionKey, FetchedPartition]:
-    """Partitions as a request names them."""
+    """Partitions as in a request."""
     return {("t", index): partition(index) for index in indexes}
 
 
 def session_of(sessions: FetchSessions, *indexes: int, now: float = 0) -> FetchSession:
-    """A new session about these partitions."""
+    """A new session with these partitions."""
     made = sessions.create(False, asked(*indexes), now)
     assert made is not None
     return made
 
 
 def test_epochs_count_the_requests() -> None:
-    """Each request brings the next epoch; any other is refused and changes nothing."""
+    """Each request has the next epoch; any other is refused and changes nothing."""
     sessions = FetchSessions(Ids(1), 10)
     session = session_of(sessions, 0)
     assert sessions.resume(session.id, 1, False, 0) is session
@@ -46,7 +46,7 @@ def test_epochs_count_the_requests() -> None:
 
 
 def test_the_epoch_wraps_to_one() -> None:
-    """0 and -1 mean other things, so the epoch after the largest is 1."""
+    """0 and -1 are reserved, so the epoch after the largest is 1."""
     sessions = FetchSessions(Ids(1), 10)
     session = session_of(sessions, 0)
     session.epoch = 2**31 - 1
@@ -55,7 +55,7 @@ def test_the_epoch_wraps_to_one() -> None:
 
 
 def test_a_session_keeps_to_names_or_to_ids() -> None:
-    """A client that goes over to topic ids has to start over."""
+    """A client that switches to topic ids has to start over."""
     sessions = FetchSessions(Ids(1), 10)
     session = session_of(sessions, 0)
     error = sessions.resume(session.id, 1, True, 0)
@@ -63,7 +63,7 @@ def test_a_session_keeps_to_names_or_to_ids() -> None:
 
 
 def test_a_closed_session_is_unknown() -> None:
-    """Closing twice is no error."""
+    """Closing a session twice is no error."""
     sessions = FetchSessions(Ids(1), 10)
     session = session_of(sessions, 0)
     sessions.close(session.id)
@@ -73,7 +73,7 @@ def test_a_closed_session_is_unknown() -> None:
 
 
 def test_requests_change_the_partitions() -> None:
-    """New ones come last, known ones move to the new offset, forgotten ones go."""
+    """New partitions come last, known ones change, forgotten ones are removed."""
     sessions = FetchSessions(Ids(1), 10)
     session = session_of(sessions, 0, 1)
     assert sessions.change(session, ("t", 1), partition(1, 50))
@@ -87,14 +87,14 @@ def test_requests_change_the_partitions() -> None:
 
 
 def test_who_has_been_served_comes_last() -> None:
-    """So a limit on bytes starves no partition."""
+    """Served partitions go last, so a limit on bytes starves none."""
     session = session_of(FetchSessions(Ids(1), 10), 0, 1, 2)
     session.serve_last([partition(0), partition(1)])
     assert [p.partition for p in session.partitions.values()] == [2, 0, 1]
 
 
 def test_only_news_is_told() -> None:
-    """The first row, records, a moved watermark, errors and what follows an error."""
+    """The first row, records, watermarks, errors and the row after one are news."""
     p = partition(0)
     assert p.tells_news(0, 5, 0, 0)
     assert not p.tells_news(0, 5, 0, 0)
@@ -122,7 +122,7 @@ def test_a_full_cache_evicts_only_who_is_silent() -> None:
 def test_partitions_of_all_sessions_have_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A silent session makes room; without room the client fetches without one."""
+    """An idle session makes room; without room the client fetches without one."""
     monkeypatch.setattr(fetch_sessions, "MOST_PARTITIONS", 5)
     sessions = FetchSessions(Ids(1), 10)
     first = session_of(sessions, 0, 1, 2)
@@ -142,7 +142,7 @@ def test_partitions_of_all_sessions_have_a_limit(
 def test_a_session_that_grows_too_large_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its client starts over; changes of known partitions are no growth."""
+    """Its client starts over; changes of known partitions do not count as growth."""
     monkeypatch.setattr(fetch_sessions, "MOST_PARTITIONS", 3)
     sessions = FetchSessions(Ids(1), 10)
     session = session_of(sessions, 0, 1, 2)
@@ -155,5 +155,5 @@ def test_a_session_that_grows_too_large_is_closed(
 
 
 def test_no_slots_no_session() -> None:
-    """Whatever the request asks for."""
+    """Without slots there are no sessions."""
     assert FetchSessions(Ids(1), 0).create(False, asked(0), 0) is None

@@ -1,4 +1,4 @@
-"""The first requests that a new Kafka refuses, and ``coordinator.first.use``."""
+"""The first requests that a new Kafka refuses: ``coordinator.first.use``."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ LOADING, UNAVAILABLE, ELSEWHERE = (
 
 
 async def found(client: WireClient, *groups: str) -> list[int]:
-    """FindCoordinator: the error code of each group."""
+    """FindCoordinator; returns the error code of each group."""
     return [row.error_code for row in await coordinator(client, *groups)]
 
 
 async def listed(client: WireClient) -> tuple[int, int]:
-    """ListGroups: the error code, and the number of groups."""
+    """ListGroups; returns the error code, and the number of groups."""
     answer = await client.call("ListGroups", 4, ListGroupsRequest())
     return answer.error_code, len(answer.groups)
 
 
 async def codes(client: WireClient, group: str = "g") -> dict[str, int]:
-    """The error codes of the requests about a group that no member needs to send."""
+    """The error codes of group requests that need no member."""
     commit = await client.call("OffsetCommit", 8, offsets(5, group=group))
     fetched = await client.call("OffsetFetch", 8, fetch_offsets(group))
     described = await client.call("DescribeGroups", 5, DescribeGroupsRequest([group]))
@@ -67,20 +67,20 @@ async def codes(client: WireClient, group: str = "g") -> dict[str, int]:
 
 
 async def stable_after_a_refusal(client: WireClient) -> str:
-    """A Stable group whose first join is refused: the member's id."""
+    """A Stable group whose first join was refused; returns the member's id."""
     assert (await join(client)).error_code == ELSEWHERE
     return await stable(client)
 
 
 async def first_producer_ids(client: WireClient, count: int) -> list[int]:
-    """InitProducerId, some times: the error codes."""
+    """The error codes of several InitProducerIds."""
     request = InitProducerIdRequest(None, 60_000)
     answers = [await client.call("InitProducerId", 4, request) for _ in range(count)]
     return [answer.error_code for answer in answers]
 
 
 async def test_without_the_topic_requests_about_groups_are_refused() -> None:
-    """However often they come they get 16, and ListGroups lists no groups."""
+    """They always get 16, and ListGroups lists no groups."""
     async with Broker(AS_KAFKA) as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
         for _ in range(2):
@@ -90,7 +90,7 @@ async def test_without_the_topic_requests_about_groups_are_refused() -> None:
 
 
 async def test_the_first_look_up_creates_the_topic() -> None:
-    """It gets 15 for each of its keys; the next one finds the coordinators."""
+    """The first look-up gets 15 for each of its keys; the next one succeeds."""
     async with Broker(AS_KAFKA) as broker, connected(broker) as client:
         nothing = FindCoordinatorRequest("", 0, [])
         await client.call("FindCoordinator", 4, nothing)
@@ -100,7 +100,7 @@ async def test_the_first_look_up_creates_the_topic() -> None:
 
 
 async def test_each_api_is_refused_once_more() -> None:
-    """The topic is new: 16, and 14 for ListGroups; then a coordinator serves."""
+    """While the topic is new, each API gets 16, ListGroups 14; then it is served."""
     async with Broker(AS_KAFKA) as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
         await found(client, "g")
@@ -111,7 +111,7 @@ async def test_each_api_is_refused_once_more() -> None:
 
 
 async def test_nothing_is_refused_after_a_request_was_served() -> None:
-    """A member that has joined can sync; other groups are not refused either."""
+    """A member that has joined can sync; other groups are served, too."""
     async with Broker(AS_KAFKA) as broker, connected(broker) as client:
         await found(client, "g")
         member_id = await stable_after_a_refusal(client)
@@ -130,7 +130,7 @@ async def test_nothing_is_refused_after_a_request_was_served() -> None:
 async def test_an_invalid_join_is_invalid_without_a_coordinator(
     group: str, session_ms: int, code: int
 ) -> None:
-    """As in Kafka, the request is checked before its coordinator is looked for."""
+    """As in Kafka, the request is validated before its coordinator is looked up."""
     request = join_group(group, "some-member", session_ms=session_ms)
     async with Broker(AS_KAFKA) as broker, connected(broker) as client:
         answer = await client.call("JoinGroup", 9, request)
@@ -150,7 +150,7 @@ async def test_each_start_of_a_node_gets_its_producer_ids() -> None:
 
 
 async def test_a_topic_of_a_data_directory_is_in_use(tmp_path: Path) -> None:
-    """After a restart coordinators serve at once, as in Kafka."""
+    """As in Kafka, coordinators serve at once after a restart."""
     async with (
         Broker(AS_KAFKA, data_dir=tmp_path) as broker,
         connected(broker) as client,
@@ -164,7 +164,7 @@ async def test_a_topic_of_a_data_directory_is_in_use(tmp_path: Path) -> None:
 
 
 async def test_a_deleted_topic_is_missing_again() -> None:
-    """Requests about groups do not create it again, a look-up does."""
+    """A look-up creates it again; group requests do not."""
     async with Broker(AS_KAFKA) as broker, connected(broker) as client:
         await found(client, "g")
         assert await listed(client) == (LOADING, 0)
@@ -176,7 +176,7 @@ async def test_a_deleted_topic_is_missing_again() -> None:
 
 
 async def test_by_default_nothing_is_refused() -> None:
-    """``ready``: the topic is created with the first request that needs it."""
+    """``ready``: the first request that needs the topic creates it."""
     async with Broker(NO_DELAY) as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
         assert await first_producer_ids(client, 1) == [0]
@@ -184,7 +184,7 @@ async def test_by_default_nothing_is_refused() -> None:
 
 
 async def test_a_consumer_gets_through() -> None:
-    """A consumer of kohort's asks again until it is served."""
+    """A consumer of kohort's client retries until it is served."""
     async with Broker(AS_KAFKA) as broker:
         address = broker.bootstrap_servers
         async with Producer(bootstrap_servers=address) as producer:

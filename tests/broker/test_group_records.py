@@ -1,4 +1,4 @@
-"""The coordinator's records as batches, and back; what Kafka wrote is loaded."""
+"""The coordinator's records as batches, and back; Kafka's records are loaded."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ from hypothesis import strategies as st
 from tests.coordinator.context import Context, subscribed
 
 from kohort.broker.coordinator.effects import (
+    CommitRecords,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
+    PendingOffset,
     Record,
+    TransactionEnd,
+    Written,
 )
+from kohort.broker.coordinator.events import Offsets
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.shards.group_records import Decoder, Encoder
 from kohort.protocol import offsets_log
@@ -29,13 +34,13 @@ from kohort.protocol.offsets_log import OffsetCommitKey, OffsetCommitValue
 from kohort.protocol.records import check_batch, read_header, read_headers, read_records
 
 
-def encode(records: Sequence[Record], now_ms: int) -> bytes:
-    """One batch, by an encoder that has seen nothing before."""
+def encode(records: Sequence[Written], now_ms: int) -> bytes:
+    """One batch, by a new encoder."""
     return Encoder().encode(records, now_ms)
 
 
 def decode(batch: bytes) -> Sequence[Record]:
-    """The records of one batch that needs nothing of those before it."""
+    """The records of one batch that does not depend on earlier ones."""
     return Decoder().read(batch)
 
 
@@ -46,7 +51,7 @@ TOPIC_ID = bytes(range(16))
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=50)
-# Names come again in a batch, and partitions are small numbers mostly.
+# Names repeat in a batch, and partitions are mostly small numbers.
 NAME = st.sampled_from(["", "g", "größe", "\U0001f600", "x" * 100])
 PARTITION = st.integers(0, 9) | INT32
 
@@ -58,7 +63,7 @@ def offset_record(
     entry: tuple[int, int, str, int],
     expire_ms: int,
 ) -> OffsetRecord:
-    """A commit; one that brings a retention time has no leader epoch."""
+    """A commit; one with a retention time has no leader epoch."""
     offset, leader_epoch, metadata, commit_ms = entry
     if expire_ms != -1:
         leader_epoch = -1
@@ -77,7 +82,7 @@ MEMBER = st.tuples(
     st.binary(max_size=100),
     st.binary(max_size=100),
 )
-RECORD: st.SearchStrategy[Record] = st.one_of(
+RECORD: st.SearchStrategy[Written] = st.one_of(
     st.builds(offset_record, NAME, NAME, PARTITION, ENTRY, st.just(-1) | INT64),
     st.builds(OffsetRecord, NAME, NAME, PARTITION, st.none()),
     st.builds(GroupTombstone, NAME),
@@ -95,22 +100,39 @@ RECORD: st.SearchStrategy[Record] = st.one_of(
 RECORDS = st.lists(RECORD, min_size=1, max_size=100)
 
 
-def commit(count: int, metadata: str = "", group_id: str = "g") -> list[OffsetRecord]:
+def commit(count: int, metadata: str = "", group_id: str = "g") -> CommitRecords:
     """A commit of this many partitions of one topic."""
-    return [
-        OffsetRecord(group_id, "t", p, (100 + p, 3, metadata, NOW_MS))
-        for p in range(count)
-    ]
+    rows = (("t", p, 100 + p, 3, metadata, None) for p in range(count))
+    offsets = Offsets.of(rows)
+    return CommitRecords(group_id, offsets, NOW_MS, -1, is_plain=not metadata)
 
 
 # -- there and back
 
 
+@pytest.mark.parametrize("metadata", ["", "note"])
+def test_pending_offsets(metadata: str) -> None:
+    """A commit in a transaction is a transactional batch without a sequence."""
+    offsets = commit(3, metadata).offsets
+    records = CommitRecords(
+        "g", offsets, NOW_MS, -1, is_plain=not metadata, producer=(7, 2)
+    )
+    batch = encode(records, NOW_MS)
+    header = read_header(batch)
+    assert header.is_transactional
+    assert (header.producer_id, header.producer_epoch) == (7, 2)
+    assert header.base_sequence == -1
+    assert decode(batch) == [*records]
+    assert [r.offset for r in records if isinstance(r, PendingOffset)] == [
+        *commit(3, metadata)
+    ]
+
+
 @given(RECORDS, RECORDS, st.sampled_from([{}, {"g": TOPIC_ID}]), st.integers(0, 4))
 def test_round_trip(
-    first: list[Record], second: list[Record], ids: dict[str, bytes], codec: int
+    first: list[Written], second: list[Written], ids: dict[str, bytes], codec: int
 ) -> None:
-    """Whatever is written is read again, whatever has been written before."""
+    """Every record is read as it was written, whatever was written before."""
     encoder, decoder = Encoder(ids, codec=codec), Decoder()
     for records in (first, second, first):
         batch = encoder.encode(records, NOW_MS)
@@ -126,7 +148,7 @@ def test_round_trip(
 @pytest.mark.parametrize("ids", [{}, {"t": TOPIC_ID}])
 @pytest.mark.parametrize("count", [1, 10, 64, 65, 200])
 def test_offsets_by_declaration(count: int, ids: dict[str, bytes]) -> None:
-    """Commits are written as the declared messages say, with the topic's id."""
+    """Commits are encoded as the declared messages, with the topic's id."""
     encoder = Encoder(ids)
     for metadata in ("", "note", ""):
         batch = encoder.encode(commit(count, metadata), NOW_MS)
@@ -158,7 +180,7 @@ def test_topic_that_is_made_again() -> None:
 
 
 def test_retention_time() -> None:
-    """A commit with a time of its own is written in the version that has one."""
+    """A commit with a retention time is written in the version that has one."""
     records = [OffsetRecord("g", "t", 0, (7, -1, "", NOW_MS), NOW_MS + 5)]
     (record,) = read_records(encode(records, NOW_MS))
     assert record.value is not None
@@ -166,31 +188,37 @@ def test_retention_time() -> None:
     assert decode(encode(records, NOW_MS)) == records
 
 
-def test_more_groups_than_are_kept() -> None:
-    """What is kept of old commits is bounded, and being dropped changes nothing."""
+def test_more_commits_than_are_kept() -> None:
+    """The cache is bounded, and dropping entries changes nothing."""
     encoder = Encoder()
-    for n in range(1_500):
-        encoder.encode(commit(60, group_id=f"group-{n}"), NOW_MS)
-    assert 0 < encoder.kept < 70_000
-    for group_id in ("group-0", "group-1499"):
-        records = commit(60, group_id=group_id)
-        assert decode(encoder.encode(records, NOW_MS)) == records
-
-
-def test_more_partitions_than_are_kept() -> None:
-    """It is bounded for one group, too, that commits partitions in any order."""
-    encoder = Encoder()
-    many = [OffsetRecord("g", "t", p, (p, -1, "", NOW_MS)) for p in range(70_000)]
-    for start in range(0, len(many), 50):
-        records = many[start : start + 50]
+    for first in range(3_000):
+        rows = [("t", first + p, p, -1, None, None) for p in range(50)]
+        records = CommitRecords("g", Offsets.of(rows), NOW_MS, -1, is_plain=True)
         batch = encoder.encode(records, NOW_MS)
-        if start % 10_000 == 0:
-            assert decode(batch) == records
-    assert 0 < encoder.kept < 70_000
+        if first % 100 == 0:
+            assert decode(batch) == [*records]
+    assert 0 < encoder.templates.rows < 132_000
+
+
+def test_groups_share_what_is_kept() -> None:
+    """Groups that commit the same partitions take no more memory than one."""
+    encoder = Encoder()
+    for number in range(10, 100):
+        records = commit(60, group_id=f"group-{number}")
+        assert decode(encoder.encode(records, NOW_MS)) == [*records]
+    assert encoder.templates.rows == 60
+
+
+def test_long_commits_are_not_kept() -> None:
+    """A commit of thousands of partitions is written as any other."""
+    encoder = Encoder()
+    records = commit(2_000)
+    assert decode(encoder.encode(records, NOW_MS)) == [*records]
+    assert encoder.templates.rows == 0
 
 
 def test_names_that_no_record_can_have() -> None:
-    """A name that is too long is refused with what is wrong, and nothing is written."""
+    """A name that is too long is refused with the reason, and nothing is written."""
     long = "x" * 33_000
     for record in (
         OffsetRecord(long, "t", 0, (1, -1, "", 1)),
@@ -200,13 +228,15 @@ def test_names_that_no_record_can_have() -> None:
     ):
         with pytest.raises(WireError, match=r"33000|GroupMetadata"):
             encode([record], NOW_MS)
+    with pytest.raises(WireError, match="33000"):
+        encode(commit(1, group_id=long), NOW_MS)
 
 
 # -- loading
 
 
-def slices(records: Sequence[Record], sizes: Iterable[int]) -> list[bytes]:
-    """The records as batches of these sizes, again and again."""
+def slices(records: Sequence[Written], sizes: Iterable[int]) -> list[bytes]:
+    """The records as batches of these sizes, repeatedly."""
     found: list[bytes] = []
     start = 0
     for size in itertools.cycle(sizes):
@@ -219,7 +249,7 @@ def slices(records: Sequence[Record], sizes: Iterable[int]) -> list[bytes]:
 
 
 def busy_context() -> Context:
-    """Groups in several states, and what they have left in the log."""
+    """Groups in several states, with their records in the log."""
     context = Context()
     a, _ = context.stable_group("A", "B", static=True, protocols=subscribed("t"))
     a.commit("t", 7)
@@ -231,10 +261,11 @@ def busy_context() -> Context:
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5))
 def test_loading_in_slices(sizes: list[int]) -> None:
-    """Fed batch by batch, a log gives the groups that its records give at once."""
+    """A log that is loaded batch by batch gives the same groups as all at once."""
     context = busy_context()
     loading, decoder = Loading(), Decoder()
-    for batch in slices(context.records, sizes):
+    written = [r for r in context.records if not isinstance(r, TransactionEnd)]
+    for batch in slices(written, sizes):
         loading.feed(decoder.read(batch))
     context.restart()
     whole = context.coordinator
@@ -250,12 +281,12 @@ def test_loading_in_slices(sizes: list[int]) -> None:
             group.expire_ms,
         )
     kinds = Counter(type(effect).__name__ for effect in effects)
-    # Two groups, the leader of one, and what its two members own.
+    # Two groups, the leader of one, and the partitions of its two members.
     assert kinds == {"Arm": 2, "Notice": 5}
     assert loading.found == {}
 
 
-# -- what Kafka wrote
+# -- Kafka's records
 
 
 def loaded_from_kafka() -> Context:
@@ -273,16 +304,16 @@ ANSWERS: dict[str, Any] = json.loads((KAFKA / "groups.json").read_text("utf-8"))
 
 
 def test_groups_of_kafka_are_loaded() -> None:
-    """A coordinator says of Kafka's groups what Kafka said of them."""
+    """A coordinator describes Kafka's groups as Kafka did."""
     context = loaded_from_kafka()
     groups = context.coordinator.groups
-    # The client that asked Kafka lists consumers only; the dump has this one.
+    # The client that queried Kafka lists only consumers; the dump has this one.
     workers = groups["workers"]
     assert groups.keys() == ANSWERS.keys() | {"workers"}
     assert (workers.state, workers.protocol_type) == ("Stable", "connect")
     for group_id, answer in ANSWERS.items():
         group = groups[group_id]
-        # librdkafka ends metadata with a NUL, which it takes off again.
+        # librdkafka appends a NUL to metadata, and removes it again.
         offsets = sorted(
             [
                 topic,
@@ -301,7 +332,7 @@ def test_groups_of_kafka_are_loaded() -> None:
 
 
 def members_of(record: GroupRecord) -> list[dict[str, Any]]:
-    """The members as ``record_groups.py`` wrote down what Kafka said of them."""
+    """The members as recorded by ``record_groups.py`` from Kafka."""
     found = []
     for row in record.members:
         assigned: list[list[object]] = []

@@ -1,4 +1,4 @@
-"""Connections that go, lag, or send too much at once: the others notice nothing."""
+"""Connections that vanish, lag, or send too much at once do not affect others."""
 
 from __future__ import annotations
 
@@ -60,40 +60,49 @@ class Wire(asyncio.Transport):
         self.written = b""
         self.is_reading_now = True
         self.is_closed_now = False
+        self._protocol: asyncio.BaseProtocol | None = None
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Notes the protocol, which tests do not use: they call the connection."""
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """The protocol that was set."""
+        return self._protocol or asyncio.Protocol()
 
     def set_write_buffer_limits(
         self, high: int | None = None, low: int | None = None
     ) -> None:
-        """There is room for everything."""
+        """The buffer is never full."""
 
     def get_write_buffer_size(self) -> int:
-        """Everything is read at once."""
+        """All bytes are read at once."""
         return 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keeps it."""
+        """Keeps the bytes."""
         self.written += data
 
     def is_closing(self) -> bool:
-        """Whether it is closed."""
+        """Returns whether it is closed."""
         return self.is_closed_now
 
     def close(self) -> None:
-        """Notes it."""
+        """Notes the call."""
         self.is_closed_now = True
 
     abort = close
 
     def pause_reading(self) -> None:
-        """Notes it."""
+        """Notes the call."""
         self.is_reading_now = False
 
     def resume_reading(self) -> None:
-        """Notes it."""
+        """Notes the call."""
         self.is_reading_now = True
 
     def answers(self) -> int:
-        """How many answers were written."""
+        """The number of responses written."""
         position = count = 0
         while position < len(self.written):
             position += 4 + struct.unpack_from(">i", self.written, position)[0]
@@ -118,7 +127,7 @@ def waiting_fetch() -> bytes:
 
 
 class ByHand:
-    """A node that listens, and whose time is moved by hand."""
+    """A node whose time is moved by hand."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -131,20 +140,20 @@ class ByHand:
         self.listener = Listener(self.cluster.nodes[1], "127.0.0.1", 0)
 
     async def until_all_have_gone(self) -> None:
-        """Lets time pass until no connection is left."""
+        """Moves time until no connection is left."""
         while self.listener.connections:
-            self.clock.advance(HALF_CLOSED_SECONDS)
+            self.clock.skip(HALF_CLOSED_SECONDS)
             await asyncio.sleep(0)
 
 
 @pytest.fixture
 async def by_hand() -> AsyncIterator[ByHand]:
-    """A node that listens, without clients yet."""
+    """A listening node, without clients yet."""
     scene = ByHand()
     listener = scene.listener
     await listener.bind()
     await listener.serve()
-    housekeeper = Housekeeper(scene.cluster, scene.clock, lambda: listener.connections)
+    housekeeper = Housekeeper(scene.cluster, lambda: listener.connections)
     housekeeper.start()
     yield scene
     housekeeper.stop()
@@ -160,12 +169,12 @@ async def by_hand() -> AsyncIterator[ByHand]:
 async def test_a_client_that_has_gone_is_forgotten(
     by_hand: ByHand, request_: bytes, behind: int
 ) -> None:
-    """Its request could wait for days; the end may stand behind unread bytes."""
+    """Its request could wait for days; the end may be behind unread bytes."""
     async with connected_to(by_hand.listener.host, by_hand.listener.port) as peer:
         more = frames.request("ApiVersions", 3, ApiVersions)
         peer.writer.write(request_ + more * (behind // len(more)))
         if behind:
-            # The end is to come when nothing is read any more.
+            # The end arrives when nothing is read any more.
             peer.writer.write(more)
             await until(lambda: not end_of(by_hand.listener, peer).is_reading)
             peer.writer.write(more)
@@ -176,16 +185,16 @@ async def test_a_client_that_has_gone_is_forgotten(
 
 
 async def test_a_client_that_waits_is_not_forgotten(by_hand: ByHand) -> None:
-    """However much it has sent behind its request."""
+    """It is kept, however much it has sent behind its request."""
     async with connected_to(by_hand.listener.host, by_hand.listener.port) as peer:
         peer.writer.write(waiting_fetch() + bytes(READ_AHEAD))
         await until(lambda: by_hand.topic.partitions[0].watchers)
-        by_hand.clock.advance(100 * HALF_CLOSED_SECONDS)
+        by_hand.clock.skip(100 * HALF_CLOSED_SECONDS)
         assert by_hand.listener.connections
 
 
 async def test_a_client_that_waits_for_too_long_is_idle() -> None:
-    """As in Kafka: ``connections.max.idle.ms`` holds while a request waits, too."""
+    """As in Kafka, ``connections.max.idle.ms`` also applies while a request waits."""
     async with (
         Broker({"connections.max.idle.ms": 200}) as broker,
         connected(broker) as peer,
@@ -196,7 +205,7 @@ async def test_a_client_that_waits_for_too_long_is_idle() -> None:
 
 
 async def test_the_system_looks_after_silent_clients() -> None:
-    """With TCP keep-alive, as in Kafka."""
+    """As in Kafka, TCP keep-alive is on."""
     with socket.socket() as accepted:
         async with Broker() as broker:
             wired(broker, accepted)
@@ -204,7 +213,7 @@ async def test_the_system_looks_after_silent_clients() -> None:
 
 
 async def test_pipelined_requests_let_others_in_between() -> None:
-    """A turn of the loop handles some of them; the rest follows."""
+    """A turn of the loop handles some of them; later turns handle the rest."""
     request = frames.request("ApiVersions", 3, ApiVersions)
     async with Broker() as broker:
         connection, wire = wired(broker)
@@ -220,7 +229,7 @@ async def test_pipelined_requests_let_others_in_between() -> None:
 
 
 async def test_long_requests_are_held_back_while_memory_is_short() -> None:
-    """Beyond ``queued.max.request.bytes`` nothing more is read, until some is free."""
+    """Beyond ``queued.max.request.bytes`` nothing is read, until memory is released."""
     limits = {
         "socket.request.max.bytes": 3_000_000,
         "queued.max.request.bytes": 3_000_000,
@@ -235,7 +244,7 @@ async def test_long_requests_are_held_back_while_memory_is_short() -> None:
         assert not wire.is_reading_now
         one.connection_lost(None)
         assert memory.total == 2_000_000
-        # Not amid the end of the other one.
+        # Not in the middle of the other one's end.
         assert not wire.is_reading_now
         await asyncio.sleep(0)
         assert wire.is_reading_now
@@ -246,7 +255,7 @@ async def test_long_requests_are_held_back_while_memory_is_short() -> None:
 @pytest.mark.parametrize("request_", [BEAT, UNKNOWN_VERSION])
 @pytest.mark.parametrize("size", [LONG_FRAME, 20_000, 5_000_000])
 async def test_long_requests_give_their_memory_back(size: int, request_: bytes) -> None:
-    """They do so once they are handled: later requests are not counted."""
+    """Memory is released when they are handled: later requests are not counted."""
     beat = frames.request("Heartbeat", 4, Heartbeat)
     async with Broker() as broker:
         memory = broker.cluster.request_memory
@@ -262,7 +271,7 @@ async def test_long_requests_give_their_memory_back(size: int, request_: bytes) 
 
 @pytest.mark.parametrize("size", [20_000, 5_000_000])
 async def test_long_requests_that_come_whole_are_counted_once(size: int) -> None:
-    """One that is handled at once never takes memory, so it has none to give back."""
+    """A request that is handled at once takes no memory, and releases none."""
     beat = frames.request("Heartbeat", 4, Heartbeat)
     async with Broker() as broker:
         memory = broker.cluster.request_memory
@@ -289,7 +298,7 @@ async def test_nothing_behind_an_impossible_size_is_handled() -> None:
 
 @pytest.fixture
 def informed() -> Iterator[None]:
-    """The log has lines of the level info, too."""
+    """Logs at level info, too."""
     telemetry.configure("json", "info")
     yield
     telemetry.configure("auto", "warning")
@@ -300,13 +309,13 @@ def informed() -> Iterator[None]:
 async def test_a_slow_request_is_logged_and_counted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rows: int
 ) -> None:
-    """Whichever piece of it has taken too long."""
+    """Whichever piece of it took too long."""
     commit = commit_offsets("t", *[(0, 5)] * rows)
     async with Broker() as broker:
         broker.cluster.create_topic("t", 1)
         counters = broker.cluster.nodes[1].counters = ApiCounters()
         connection, wire = wired(broker)
-        # Whenever the time is looked at, it is later by two and a half times 0.1 s.
+        # Each reading of the time is two and a half times 0.1 s later.
         times = itertools.count(1, 2.5 * SLOW_SECONDS)
         monkeypatch.setattr(connections, "monotonic", times.__next__)
         connection.data_received(frames.request("OffsetCommit", 8, commit))
@@ -332,7 +341,7 @@ async def test_a_slow_request_is_logged_and_counted(
 async def test_connections_are_not_lost_in_silence(
     error: Exception | None, is_logged: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Unless it is the peer, or the network, that ended them."""
+    """A lost connection is logged, unless the peer or the network ended it."""
     async with Broker() as broker:
         connection, _ = wired(broker)
         connection.connection_lost(error)
@@ -340,7 +349,7 @@ async def test_connections_are_not_lost_in_silence(
 
 
 async def test_a_refused_frame_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the client's address, the API, and the reason."""
+    """The line has the client's address, the API, and the reason."""
     tags = b"\0\2g" + bytes(4) + b"\2m\0" + b"\xff\xff\x03" + b"\1\0" * 30_000
     refused = frames.frame(struct.pack(">hhih", 12, 4, 1, -1) + tags)
     async with Broker() as broker, connected(broker) as peer:
@@ -357,7 +366,7 @@ async def test_a_refused_frame_is_one_line(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_small_parts_of_answers_are_joined() -> None:
-    """In their order; long ones are not copied."""
+    """Small parts are joined in order; long ones are not copied."""
     long = bytes(JOIN_BELOW)
     parts: list[Buffer] = [b"a", b"b", long, b"c", long, long, *[b"d" * 1000] * 40]
     joined: list[Buffer] = []
@@ -368,7 +377,7 @@ def test_small_parts_of_answers_are_joined() -> None:
 
 
 def test_an_answer_in_pieces_is_the_same_frame() -> None:
-    """A million parts are a few, and it yields meanwhile."""
+    """A million parts become a few, with yields in between."""
     rows = [OffsetCommitResponsePartition(n, 0) for n in range(10_000)]
     response = OffsetCommitResponse(
         0, [OffsetCommitResponseTopic("t", partitions=rows)]

@@ -1,4 +1,4 @@
-"""What a broker does by itself: compaction, retention, and what goes on meanwhile."""
+"""Housekeeping: compaction and retention, and other work meanwhile."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import pytest
 from tests.broker.test_cluster import elsewhere, heartbeat, offsets, stable, until
 from tests.broker.test_restart import broker_on, committed
 from tests.broker.topics import delete_topic
-from tests.manual_clock import ManualClock
 from tests.wire.client import connected
 
-from kohort.broker import server
 from kohort.broker.housekeeping import PARTITIONS_AT_ONCE
 from kohort.broker.log.partition import Partition
 from kohort.broker.server import Broker
@@ -26,13 +24,13 @@ OFTEN = {"log.cleaner.backoff.ms": 1, "group.initial.rebalance.delay.ms": 0}
 
 
 def log_of(broker: Broker, group: str = "g") -> Partition:
-    """The log of the shard that a group belongs to."""
+    """The log of a group's shard."""
     index = broker.cluster.shards.index_of(group)
     return broker.cluster.topics.by_name["__consumer_offsets"].partitions[index]
 
 
 async def test_commits_do_not_fill_the_memory() -> None:
-    """A group that commits for ever has its last commit in the log, and few before."""
+    """A group that commits forever has its last commit in the log, and few others."""
     async with Broker(OFTEN) as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
         member_id = await stable(client)
@@ -49,7 +47,7 @@ async def test_commits_do_not_fill_the_memory() -> None:
 
 
 async def test_a_compacted_shard_moves() -> None:
-    """What compaction left is what the next coordinator finds."""
+    """The next coordinator loads the compacted shard."""
     async with (
         Broker(OFTEN, nodes=2) as broker,
         connected(broker, 1) as one,
@@ -68,7 +66,7 @@ async def test_a_compacted_shard_moves() -> None:
 
 
 async def test_a_consumer_reads_what_compaction_left(tmp_path: Path) -> None:
-    """confluent-kafka finds the last value of each key, after a restart, too."""
+    """confluent-kafka finds the last value of each key, also after a restart."""
     confluent = pytest.importorskip("confluent_kafka")
     config: dict[str, object] = {
         "log.cleaner.backoff.ms": 1,
@@ -112,7 +110,7 @@ async def test_a_consumer_reads_what_compaction_left(tmp_path: Path) -> None:
         topic = broker.cluster.create_topic("t", 1, overrides=overrides)
         servers = broker.bootstrap_servers
         await asyncio.to_thread(produce, servers)
-        # Of 3 MB only what is in the newest segment is not compacted.
+        # Of 3 MB only the newest segment is not compacted.
         await until(lambda: topic.partitions[0].size_in_bytes < 1_200_000)
         assert await asyncio.to_thread(consume, servers) == expected
     async with broker_on(path) as broker:
@@ -121,7 +119,7 @@ async def test_a_consumer_reads_what_compaction_left(tmp_path: Path) -> None:
 
 
 def damaged(now_ms: int) -> bytes:
-    """A batch whose checksum is right, and whose record is not."""
+    """A batch with a valid checksum and a damaged record."""
     data = bytearray(build_batch([Record(0, now_ms, b"k", b"v")]))
     data[HEADER_SIZE] = 0x7E
     data[17:21] = crc_of(data[21:]).to_bytes(4, "big")
@@ -131,12 +129,12 @@ def damaged(now_ms: int) -> bytes:
 async def test_a_topic_made_anew_is_compacted_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What is known of a damaged log is not of the next topic with its name."""
+    """The damage of a log is forgotten with its topic."""
     async with Broker(OFTEN) as broker:
         cluster, now_ms = broker.cluster, broker.cluster.now_ms()
         old = cluster.create_topic("t", 1, overrides={"cleanup.policy": "delete"})
         log = old.partitions[0]
-        log.append_own(damaged(now_ms), now_ms=now_ms)  # which is not checked
+        log.append_own(damaged(now_ms), now_ms=now_ms)  # own batches are not checked
         log.append(build_batch([Record(0, now_ms, b"k", b"v")]), now_ms=now_ms)
         cluster.topics.configure(old, DIRTY)
         await until(lambda: "never_compacted_again" in capsys.readouterr().err)
@@ -150,11 +148,11 @@ async def test_a_topic_made_anew_is_compacted_again(
 async def test_a_log_that_cannot_be_read_does_not_keep_others_dirty(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One warning a round for it, and the others are compacted."""
+    """It makes one warning a round, and the others are compacted."""
     path = tmp_path / "data"
     async with Broker(OFTEN, data_dir=path) as broker:
         cluster, now_ms = broker.cluster, broker.cluster.now_ms()
-        # Only how old it is tells that it is due, so its records are looked at.
+        # Only its age makes it due, so its records are read.
         old = {"min.cleanable.dirty.ratio": "1.0", "max.compaction.lag.ms": "1"}
         damaged = cluster.create_topic("a", 1, overrides=DIRTY | old).partitions[0]
         fill(damaged, now_ms - 60_000)
@@ -165,23 +163,20 @@ async def test_a_log_that_cannot_be_read_does_not_keep_others_dirty(
         await until(lambda: len(log.store) < 3)
 
 
-async def test_compaction_waits_for_its_backoff(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_compaction_waits_for_its_backoff() -> None:
     """Two hours here: no maximum shortens the interval."""
-    clock = ManualClock()
-    monkeypatch.setattr(server, "RealClock", lambda _: clock)
-    async with Broker({"log.cleaner.backoff.ms": 7_200_000}) as broker:
+    config = {"log.cleaner.backoff.ms": 7_200_000}
+    async with Broker(config, clock="manual") as broker:
         log = broker.cluster.create_topic("t", 1, overrides=DIRTY).partitions[0]
         fill(log, broker.cluster.now_ms())
-        clock.advance(7199)
+        await broker.clock.advance(7199)
         assert len(log.store) == 10
-        clock.advance(2)
+        await broker.clock.advance(2)
         assert len(log.store) < 3
 
 
 async def test_retention_lets_requests_come_in_between() -> None:
-    """It looks at some partitions in a turn of the event loop, not at all of them."""
+    """It checks some partitions in a turn of the event loop, not all of them."""
     config = {"log.retention.check.interval.ms": 1}
     async with Broker(config) as broker:
         topic = broker.cluster.create_topic("t", 3 * PARTITIONS_AT_ONCE)

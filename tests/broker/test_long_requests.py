@@ -1,6 +1,6 @@
 """Requests of many rows run in pieces, and repeated names are answered once.
 
-Pieces are counted, so nothing here depends on how fast the machine is.
+Pieces are counted, so no test depends on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class CountedRequest(Request):
     rest = 0
 
     def go_on(self, work: Work) -> None:
-        """Does the rest."""
+        """Does the rest of the work."""
         self.rest += sum(1 for _ in work)
 
 
 class Asked:
-    """A connection that counts its answers and their pieces."""
+    """A connection that counts its responses and their pieces."""
 
     software_name = "test"
     software_version = "1"
@@ -86,23 +86,23 @@ class Asked:
         self.sizes: list[int] = []
 
     def send(self, _: Request, parts: list[Buffer]) -> None:
-        """Takes an answer."""
+        """Takes a response."""
         self.sizes.append(sum(map(len, parts)))
 
     def abort(self) -> None:
-        """Nothing here may fail."""
+        """No request fails here."""
         raise AssertionError
 
     def throttle(self, wait_ms: int) -> None:
-        """Nothing here has a quota."""
+        """No quota applies here."""
         raise AssertionError
 
     def fail(self, why: str) -> None:
-        """Nothing here may fail."""
+        """No request fails here."""
         raise AssertionError(why)
 
     def pieces(self, api_name: str, version: int, message: object) -> int:
-        """In how many pieces a request is worked on, and answered."""
+        """The number of pieces in which a request is handled and answered."""
         api = BY_NAME[api_name]
         module = import_module(
             f"kohort.broker.handlers.{api.module_name.rpartition('.')[2]}"
@@ -124,7 +124,7 @@ class Asked:
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
-    """One with a topic and a group that has committed all of it."""
+    """A broker with a topic, and a group that has committed all of it."""
     async with Broker(NO_DELAY) as broker, connected(broker) as client:
         broker.cluster.create_topic("t", PARTITIONS)
         await client.call("OffsetCommit", 8, commit(PARTITIONS))
@@ -134,7 +134,7 @@ async def broker() -> AsyncIterator[Broker]:
 def commit(
     rows: int, topic: str = "t", group: str = "g", member: tuple[int, str] = (-1, "")
 ) -> OffsetCommitRequest:
-    """OffsetCommit of the partitions of a topic, again and again."""
+    """OffsetCommit of a topic's partitions, repeatedly."""
     offsets = [(row % PARTITIONS, row) for row in range(rows)]
     generation, member_id = member
     return commit_offsets(
@@ -143,12 +143,12 @@ def commit(
 
 
 def indexes(rows: int) -> list[int]:
-    """As many partitions."""
+    """This many partitions."""
     return [row % PARTITIONS for row in range(rows)]
 
 
 def names(rows: int) -> list[str]:
-    """As many names of nothing."""
+    """This many names without a topic."""
     return [f"x{row}" for row in range(rows)]
 
 
@@ -224,27 +224,26 @@ REQUESTS: Sequence[tuple[str, int, Make]] = [
 async def test_more_rows_are_more_pieces(
     broker: Broker, api: str, version: int, make: Make
 ) -> None:
-    """One row is one piece; of 10,000 none is larger than of 5,000."""
+    """One row is one piece; the pieces of 10,000 rows are as small as of 5,000."""
     asked = Asked(broker)
     assert asked.pieces(api, version, make(1)) == 1
     some, more = (asked.pieces(api, version, make(n)) for n in (5000, 10_000))
     assert some >= 5
-    # Part of the work may be the same: there are 20 partitions to do it to.
+    # Part of the work may be the same: it concerns 20 partitions.
     assert more >= 1.4 * some
 
 
 async def test_the_largest_commit_is_kafkas(broker: Broker) -> None:
-    """16,774 offsets are one batch of the log; of one more none is taken, as in Kafka.
+    """16,774 offsets are one batch of the log; one more is refused, as in Kafka.
 
-    Kafka 4.3 was asked for the numbers: by default its batches have 1,048,588
-    bytes at most.
+    The numbers are Kafka 4.3's: by default its batches have at most 1,048,588 bytes.
     """
     async with connected(broker) as client:
         assert await codes(client, commit(16_774)) == {0}
         error = ErrorCode.UNKNOWN_SERVER_ERROR
         assert await codes(client, commit(16_775, group="h")) == {error}
         assert await codes(client, commit(60_000, group="h")) == {error}
-        # Of a group that would have been new nothing is left.
+        # The new group does not exist.
         assert "h" not in [each.group_id for each in broker.cluster.shards.groups()]
         # A member that may not commit at all gets that error first.
         stale = commit(16_775, member=(5, "m"))
@@ -252,7 +251,7 @@ async def test_the_largest_commit_is_kafkas(broker: Broker) -> None:
 
 
 async def codes(client: WireClient, request: object) -> set[int]:
-    """The error codes that a commit is answered with."""
+    """The error codes of the response to a commit."""
     answer = await client.call("OffsetCommit", 8, request)
     return {row.error_code for topic in answer.topics for row in topic.partitions}
 
@@ -270,7 +269,7 @@ async def codes(client: WireClient, request: object) -> set[int]:
 def test_the_size_of_a_batch_is_known_before_it_is_made(
     group: str, topic: str, count: int, metadata: str, expire_ms: int
 ) -> None:
-    """To the byte, since a commit is accepted or refused by it."""
+    """The size is exact, as commits are accepted or refused by it."""
     size = BatchSize(group, has_expiry=expire_ms != -1)
     records = []
     for row in range(count):
@@ -282,7 +281,7 @@ def test_the_size_of_a_batch_is_known_before_it_is_made(
 
 
 async def test_large_metadata_is_counted(broker: Broker) -> None:
-    """250 offsets with 4,096 bytes each are a batch, 255 are none, as in Kafka."""
+    """As in Kafka, 250 offsets with 4,096 bytes each fit into a batch, 255 do not."""
     async with connected(broker) as client:
         for count, code in ((250, 0), (255, ErrorCode.UNKNOWN_SERVER_ERROR)):
             rows = [(i % PARTITIONS, i, -1, "m" * 4096) for i in range(count)]
@@ -290,7 +289,7 @@ async def test_large_metadata_is_counted(broker: Broker) -> None:
 
 
 async def test_a_long_commit_of_unknown_partitions(broker: Broker) -> None:
-    """They have their own errors, and the known ones among them are taken."""
+    """They have their own errors, and the known ones among them are stored."""
     partitions = [OffsetCommitRequestPartition(i, i, -1, "") for i in range(-5, 30_000)]
     topics = [
         OffsetCommitRequestTopic(name=name, partitions=partitions)
@@ -300,7 +299,7 @@ async def test_a_long_commit_of_unknown_partitions(broker: Broker) -> None:
         request = OffsetCommitRequest("g", -1, "", topics=topics)
         answer = await client.call("OffsetCommit", 8, request)
     found = {topic.name: topic.partitions for topic in answer.topics}
-    # One entry per topic, as Kafka answers where something was unknown.
+    # One entry per topic, as in Kafka if a partition was unknown.
     assert [topic.name for topic in answer.topics] == ["t", "nope"]
     assert len(found["t"]) == 2 * len(partitions)
     assert {row.error_code for row in found["nope"]} == {UNKNOWN}
@@ -309,7 +308,7 @@ async def test_a_long_commit_of_unknown_partitions(broker: Broker) -> None:
 
 
 async def test_a_group_that_is_repeated_is_looked_up_once(broker: Broker) -> None:
-    """Each is answered for, as in Kafka; all of them by the same rows."""
+    """As in Kafka each is answered, all of them with the same rows."""
     async with connected(broker) as client:
         answer = await client.call("OffsetFetch", 8, fetch_offsets(*["g"] * 300))
         assert len(answer.groups) == 300
@@ -327,13 +326,13 @@ async def test_a_group_that_is_repeated_is_looked_up_once(broker: Broker) -> Non
 
 
 async def test_a_group_that_is_repeated_is_encoded_in_pieces(broker: Broker) -> None:
-    """Few rows are looked up, and many are answered."""
+    """A few rows are looked up, and many are encoded."""
     pieces = Asked(broker).pieces("OffsetFetch", 8, fetch_offsets(*["g"] * 150))
     assert pieces > 5
 
 
 async def test_very_many_members_leave(broker: Broker) -> None:
-    """In parts, and the one that is there leaves; each is answered for."""
+    """In parts; the existing member leaves, and each one is answered."""
     async with connected(broker) as client:
         member_id = await stable(client, "m")
         leaving = [*names(2500), member_id, *names(2)]

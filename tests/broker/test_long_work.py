@@ -1,4 +1,4 @@
-"""Long work: a piece a turn, side by side, and none for lost connections."""
+"""Long work: a piece a turn, in rotation, and none for lost connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kohort.broker.long_work import LongWork, Work
 
 
 class Turns:
-    """An event loop of nothing but turns."""
+    """A minimal event loop."""
 
     def __init__(self) -> None:
         self.work = LongWork(self._call_soon)
@@ -25,28 +25,28 @@ class Turns:
         self._callbacks.append(callback)
 
     def pieces(self, name: str, count: int) -> Work:
-        """Work of some pieces, each of which is noted by its name."""
+        """Work of some pieces, which note its name."""
         for _ in range(count - 1):
             self.done.append(name)
             yield
         self.done.append(name)
 
     def turn(self) -> bool:
-        """One turn; whether there was anything to do."""
+        """Runs one turn; returns whether there was anything to do."""
         due = len(self._callbacks)
         for _ in range(due):
             self._callbacks.popleft()()
         return bool(due)
 
     def finish(self) -> None:
-        """Turns until nothing is left."""
+        """Runs turns until nothing is left."""
         while self.turn():
             assert len(self.done) < 100
 
 
 @pytest.fixture
 def turns() -> Turns:
-    """No work yet."""
+    """A loop without work."""
     return Turns()
 
 
@@ -58,7 +58,7 @@ def test_short_work_is_done_at_once(turns: Turns) -> None:
 
 
 def test_no_full_garbage_collection_comes_in_between(turns: Turns) -> None:
-    """It would look at all rows of all requests; afterwards it may."""
+    """It would visit all rows of all requests; afterwards it may run."""
     before = gc.get_threshold()
     turns.work.start(turns.pieces("a", 3), turns.failures.append)
     other = Turns()
@@ -73,7 +73,7 @@ def test_no_full_garbage_collection_comes_in_between(turns: Turns) -> None:
 
 
 def test_long_work_takes_turns(turns: Turns) -> None:
-    """One piece of one of them runs in each turn of the loop."""
+    """Each turn of the loop runs one piece of one of them."""
     turns.work.start(turns.pieces("a", 3), turns.failures.append)
     turns.work.start(turns.pieces("b", 3), turns.failures.append)
     assert turns.done == ["a", "b"]
@@ -85,7 +85,7 @@ def test_long_work_takes_turns(turns: Turns) -> None:
 
 
 def test_nothing_more_is_done_of_stopped_work(turns: Turns) -> None:
-    """The generator is closed, and others go on."""
+    """The generator is closed, and other work continues."""
     stopped = turns.work.start(turns.pieces("a", 3), turns.failures.append)
     turns.work.start(turns.pieces("b", 2), turns.failures.append)
     assert stopped is not None
@@ -95,7 +95,7 @@ def test_nothing_more_is_done_of_stopped_work(turns: Turns) -> None:
 
 
 def test_a_failure_ends_its_own_work(turns: Turns) -> None:
-    """Its callback gets the exception, and other work goes on."""
+    """Its callback gets the exception, and other work continues."""
 
     def failing() -> Work:
         yield
@@ -109,7 +109,7 @@ def test_a_failure_ends_its_own_work(turns: Turns) -> None:
 
 
 def test_a_callback_that_fails_stops_no_other_work(turns: Turns) -> None:
-    """The loop logs the failure, and the next turn comes."""
+    """The loop logs the failure, and the next turn runs."""
 
     def failing() -> Work:
         yield
@@ -129,7 +129,7 @@ def test_a_callback_that_fails_stops_no_other_work(turns: Turns) -> None:
 
 
 def test_work_that_starts_other_work_as_it_is_closed(turns: Turns) -> None:
-    """That is closed, too, and the garbage collector is as before."""
+    """The new work is closed, too, and the garbage collector is restored."""
 
     def starting() -> Work:
         try:
@@ -160,15 +160,15 @@ def test_a_piece_may_start_other_work(turns: Turns) -> None:
 
 
 class Asked:
-    """A requester of work."""
+    """The starter of some work."""
 
     def failed(self, error: Exception) -> None:
-        """Nothing here fails."""
+        """No work fails here."""
         raise error
 
 
 def test_ended_work_keeps_no_request(turns: Turns) -> None:
-    """A connection keeps its last work, but not the request that it was for."""
+    """A connection keeps its last work, but not that work's request."""
     asked = Asked()
     gone = weakref.ref(asked)
     work = turns.work.start(turns.pieces("a", 2), asked.failed)

@@ -1,4 +1,4 @@
-"""Nodes that stop and start: who takes over, who waits, and what comes back."""
+"""Nodes that stop and start: new leaders, waiting clients, and returning nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 async def test_a_node_that_stops_is_replaced() -> None:
-    """Others lead what it led; its connections are closed; its groups go on."""
+    """Others lead its partitions; its connections are closed; its groups continue."""
     async with cluster() as broker:
         topic = broker.cluster.create_topic("t", 3, 3)
         old = broker.coordinator_of("g")
@@ -54,8 +54,19 @@ async def test_a_node_that_stops_is_replaced() -> None:
             assert [b.broker_id for b in answer.brokers if b.is_fenced] == [old]
 
 
+async def test_a_restart_is_one_change() -> None:
+    """A start that is requested meanwhile waits, and then finds the node running."""
+    async with cluster(2) as broker:
+        restarted, started = await asyncio.gather(
+            broker.restart_node(2), broker.start_node(2), return_exceptions=True
+        )
+        assert restarted is None
+        assert str(started) == "node 2 is running already"
+        assert broker.cluster.running == [1, 2]
+
+
 async def test_nothing_comes_between_while_a_node_stops() -> None:
-    """What a member has sent behind its join is not handled amid the change."""
+    """A request behind a member's join is not handled during the change."""
     async with cluster(2, group_initial_rebalance_delay_ms=60_000) as broker:
         old = broker.coordinator_of("g")
         async with connected(broker, old) as client:
@@ -72,7 +83,7 @@ async def test_nothing_comes_between_while_a_node_stops() -> None:
 
 @pytest.mark.parametrize("turns", range(3))
 def test_nobody_is_left_with_a_node_that_stops(turns: int) -> None:
-    """Who connects at the same moment, some turns of the loop before, is not let in."""
+    """A client that connects at the same moment, some turns earlier, is refused."""
 
     async def scene() -> None:
         async with cluster(2) as broker:
@@ -86,13 +97,13 @@ def test_nobody_is_left_with_a_node_that_stops(turns: int) -> None:
                 )
                 assert not broker.connections
 
-    # asyncio's own loop has a fault of its own there: it forgets a connection that
-    # is being accepted.
+    # asyncio's own loop has a fault here: it forgets a connection that is being
+    # accepted.
     pytest.importorskip("uvloop").run(scene())
 
 
 def until_closed(client: socket.socket) -> None:
-    """Reads what there is to read from a connection that the other side closes."""
+    """Reads until the other side closes the connection."""
     client.settimeout(60)
     with contextlib.suppress(ConnectionError):
         while client.recv(1024):
@@ -101,7 +112,7 @@ def until_closed(client: socket.socket) -> None:
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_node_whose_start_is_given_up_takes_no_connections(turns: int) -> None:
-    """It does not run, and can be started."""
+    """A cancelled start leaves the node stopped; it can be started."""
     async with cluster(2) as broker:
         await broker.stop_node(2)
         start = asyncio.create_task(broker.start_node(2))
@@ -119,7 +130,7 @@ async def test_a_node_whose_start_is_given_up_takes_no_connections(turns: int) -
 
 
 async def test_a_node_comes_back_on_its_port() -> None:
-    """It leads nothing that others lead by now, and can be given it back."""
+    """It leads nothing that others lead now, and can be given it back."""
     async with cluster() as broker:
         topic = broker.cluster.create_topic("t", 1, replicas=[[2, 1]])
         port = broker.cluster.nodes[2].port
@@ -154,7 +165,7 @@ async def test_what_only_a_stopped_node_has_waits_for_it() -> None:
 
 
 async def test_too_few_replicas_take_no_record_with_acks_all() -> None:
-    """min.insync.replicas counts nodes that run; acks=1 does not mind."""
+    """min.insync.replicas counts running nodes; acks=1 is not affected."""
     async with cluster() as broker:
         broker.cluster.create_topic(
             "t", 1, overrides={"min.insync.replicas": "2"}, replicas=[[1, 2]]
@@ -169,7 +180,7 @@ async def test_too_few_replicas_take_no_record_with_acks_all() -> None:
 
 
 async def test_all_nodes_may_stop() -> None:
-    """A cluster that is down comes back with its groups."""
+    """A stopped cluster comes back with its groups."""
     async with cluster() as broker:
         async with connected(broker, broker.coordinator_of("g")) as client:
             member_id = await stable(client)
@@ -179,9 +190,9 @@ async def test_all_nodes_may_stop() -> None:
         await broker.start_node(3)
         async with connected(broker, 3) as client:
             assert await heartbeat(client, member_id) == 0
-        with pytest.raises(ClusterError, match="node 3 runs"):
+        with pytest.raises(ClusterError, match="node 3 is running already"):
             await broker.start_node(3)
-        with pytest.raises(ClusterError, match="node 1 does not run"):
+        with pytest.raises(ClusterError, match="node 1 is stopped"):
             await broker.stop_node(1)
 
 
@@ -196,12 +207,12 @@ async def test_a_cluster_has_its_ports_again() -> None:
 
 
 async def test_a_group_that_nobody_can_coordinate() -> None:
-    """Where no node runs there is no coordinator, and none can be made one."""
+    """Without a running node there is no coordinator, and none can be set."""
     async with cluster(2) as broker:
         await broker.stop_node(1)
         await broker.stop_node(2)
         assert broker.coordinator_of("g") == -1
-        with pytest.raises(ClusterError, match="node 1 does not run"):
+        with pytest.raises(ClusterError, match="node 1 is stopped"):
             broker.move_coordinator("g", 1)
         await broker.start_node(1)
         await broker.start_node(2)
@@ -211,7 +222,7 @@ async def test_a_group_that_nobody_can_coordinate() -> None:
 
 
 async def test_the_status_tells_it_all() -> None:
-    """Nodes, topics and coordinators, as JSON has them."""
+    """The status has nodes, topics and coordinators, as JSON."""
     async with cluster(offsets_topic_num_partitions=3) as broker:
         broker.cluster.create_topic("t", 1, replicas=[[2, 3]])
         async with connected(broker, broker.coordinator_of("g")) as client:
@@ -227,6 +238,6 @@ async def test_the_status_tells_it_all() -> None:
 
 
 def test_a_cluster_has_nodes() -> None:
-    """No node at all is a mistake."""
+    """A cluster of no nodes raises ValueError."""
     with pytest.raises(ValueError, match="at least 1"):
         Broker(nodes=0)

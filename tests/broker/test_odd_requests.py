@@ -1,4 +1,4 @@
-"""Well-formed requests that no sensible client sends, as Apache Kafka 4.3 answers."""
+"""Well-formed but unusual requests, as Apache Kafka 4.3 answers them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def topics_of(
 
 
 async def exists(client: WireClient, name: str) -> bool:
-    """Whether there is such a topic."""
+    """Returns whether a topic exists."""
     ((_, error),) = await topics_of(client, 9, MetadataRequestTopic(name=name))
     return not error
 
@@ -58,7 +58,7 @@ async def exists(client: WireClient, name: str) -> bool:
 async def test_metadata_by_id_before_its_time(
     version: int, odd: MetadataRequestTopic
 ) -> None:
-    """Versions 10 and 11 have the fields, and may not use them: all is refused."""
+    """Versions 10 and 11 have the fields, but must not use them: all is refused."""
     async with served() as client:
         await client.call("CreateTopics", 7, create_topics("t", "u"))
         found = await topics_of(client, version, MetadataRequestTopic(name="u"), odd)
@@ -71,7 +71,7 @@ async def test_metadata_by_id_before_its_time(
 
 @pytest.mark.parametrize("version", [12, 13])
 async def test_metadata_by_names_and_ids(version: int) -> None:
-    """Names count for nothing where there is an id; each is answered for once."""
+    """Names are ignored if there are ids; each id is answered once."""
     async with Broker() as broker, connected(broker) as client:
         topic = broker.cluster.create_topic("t", 1)
         broker.cluster.create_topic("u", 1)
@@ -95,7 +95,7 @@ async def test_metadata_by_names_and_ids(version: int) -> None:
 
 
 async def test_operations_on_missing_topics() -> None:
-    """They are shown, with whether the topic would be internal."""
+    """They are shown, and whether the topic would be internal."""
     async with served() as client:
         names = [
             MetadataRequestTopic(name=name)
@@ -114,7 +114,7 @@ async def test_operations_on_missing_topics() -> None:
 
 
 async def test_names_that_auto_creation_leaves_out() -> None:
-    """Names that are too like another and the controllers' log are unknown for good."""
+    """Names that collide with another, and the controllers' log, are never created."""
     async with served() as client:
         await client.call("CreateTopics", 7, create_topics("a.b"))
         for _ in range(2):
@@ -130,7 +130,7 @@ Results = list[tuple[str | None, int, str | None]]
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 async def test_no_time_to_create_topics(timeout_ms: int) -> None:
-    """All are refused, without a word, as soon as the controller is needed for one."""
+    """All are refused, without a message, if the controller is needed for one."""
 
     async def create(*names: str) -> Results:
         topics = [CreatableTopic(name, 1, 1) for name in names]
@@ -150,7 +150,7 @@ async def test_no_time_to_create_topics(timeout_ms: int) -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 async def test_no_time_to_delete_topics(timeout_ms: int) -> None:
-    """No topic goes, whatever is said about the others."""
+    """With a timeout of 0 no topic is deleted; other errors come first."""
 
     async def delete(*wanted: tuple[str | None, bytes]) -> Results:
         states = [DeleteTopicState(name, topic_id) for name, topic_id in wanted]
@@ -174,7 +174,7 @@ async def test_no_time_to_delete_topics(timeout_ms: int) -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 async def test_no_time_to_create_partitions(timeout_ms: int) -> None:
-    """No topic grows; names that occur twice alone are refused for that."""
+    """With a timeout of 0 no topic grows; only repeated names have another error."""
 
     async def grow(*names: str) -> Results:
         topics = [CreatePartitionsTopic(name, 3, None) for name in names]
@@ -193,7 +193,7 @@ async def test_no_time_to_create_partitions(timeout_ms: int) -> None:
 
 
 async def test_an_empty_name_and_no_cursor() -> None:
-    """Kafka takes it for the cursor's topic, and fails."""
+    """Kafka takes the empty name for the cursor's topic, and fails."""
     async with served() as client:
         wanted = [TopicRequest("t"), TopicRequest("")]
         request = DescribeTopicPartitionsRequest(wanted)
@@ -215,7 +215,7 @@ async def errors_of_fetch(
 
 
 async def test_negative_leader_epochs() -> None:
-    """They stand for none, as -1 does."""
+    """As with -1, the epoch is not checked."""
     async with Broker() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
         for epoch in (-2, -(2**31)):
@@ -224,7 +224,7 @@ async def test_negative_leader_epochs() -> None:
 
 
 async def test_names_that_are_alike_in_one_request() -> None:
-    """Kafka compares new names with those of existing topics only."""
+    """Kafka compares new names only with those of existing topics."""
     async with served() as client:
         twins = create_topics("a.b", "a_b")
         answer = await client.call("CreateTopics", 7, twins)
@@ -243,7 +243,7 @@ async def test_names_that_are_alike_in_one_request() -> None:
 
 
 async def test_rows_of_list_offsets() -> None:
-    """A row a partition, under its topic; timestamps are looked at first."""
+    """One row per partition, under its topic; timestamps are checked first."""
     async with Broker() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 2)
         wanted = [

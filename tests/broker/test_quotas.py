@@ -1,4 +1,4 @@
-"""Quotas of clients are set and described; Apache Kafka 4.3 gives the same answers."""
+"""Quotas of clients are set and described: the same responses as Apache Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def alter(
     validate_only: bool = False,
     version: int = 1,
 ) -> list[int]:
-    """Alters quotas: the error of each entity."""
+    """Alters quotas; returns the error of each entity."""
     request = AlterClientQuotasRequest(entries, validate_only)
     response = await client.call("AlterClientQuotas", version, request)
     assert all(
@@ -52,7 +52,7 @@ async def alter(
 
 
 async def put(client: WireClient, entity: Entity, **values: float | None) -> int:
-    """Alters the quotas of one entity: the error."""
+    """Alters the quotas of one entity; returns the error."""
     (error,) = await alter(client, entry(entity, values))
     return error
 
@@ -63,7 +63,7 @@ async def describe(
     strict: bool = False,
     version: int = 1,
 ) -> Any:
-    """The response of DescribeClientQuotas; components are (type, match, name)."""
+    """The response to DescribeClientQuotas; components are (type, match, name)."""
     rows = [ComponentData(*component) for component in components]
     request = DescribeClientQuotasRequest(rows, strict)
     return await client.call("DescribeClientQuotas", version, request)
@@ -85,7 +85,7 @@ async def quotas(
 
 @pytest.mark.parametrize("version", range(2))
 async def test_quotas_are_set_and_removed(version: int) -> None:
-    """Values add up; an entity without any is gone."""
+    """Values are merged; an entity without any is removed."""
     async with served() as client:
         first = entry(USER, {"producer_byte_rate": 1000, "request_percentage": 12.5})
         second = entry(USER, {"controller_mutation_rate": 0.5})
@@ -145,7 +145,7 @@ async def test_keys_values_and_entities(
 
 
 async def test_one_invalid_value_refuses_an_entity() -> None:
-    """Other entities of the request have their quotas."""
+    """Other entities of the request get their quotas."""
     async with served() as client:
         good: Entity = (("user", "ana"),)
         errors = await alter(
@@ -158,7 +158,7 @@ async def test_one_invalid_value_refuses_an_entity() -> None:
 
 
 async def test_an_entity_or_key_that_occurs_twice() -> None:
-    """The first of two entries counts, although the answer is an error."""
+    """The first of two entries is applied, although the response is an error."""
     async with served() as client:
         errors = await alter(
             client,
@@ -176,7 +176,7 @@ async def test_an_entity_or_key_that_occurs_twice() -> None:
 
 
 async def test_quotas_have_a_limit() -> None:
-    """Entities that have quotas already can be altered all the same."""
+    """At the limit, entities with quotas can still be altered."""
     async with served() as client:
         many = [
             entry((("user", str(number)),), {"producer_byte_rate": 1})
@@ -190,7 +190,7 @@ async def test_quotas_have_a_limit() -> None:
 
 
 async def test_validated_quotas_are_not_set() -> None:
-    """The answer is what it would be."""
+    """Validation gives the response of a change."""
     async with served() as client:
         good = entry(USER, {"producer_byte_rate": 1})
         bad = entry(USER, {"producer_byte_rate": -1})
@@ -248,7 +248,7 @@ async def test_filters(
 async def test_filters_that_cannot_be(
     components: list[tuple[str, int, str | None]], error: int
 ) -> None:
-    """The list of entries is null then."""
+    """For an invalid filter the list of entries is null."""
     async with served() as client:
         for version in range(2):
             response = await describe(client, *components, version=version)
@@ -256,7 +256,7 @@ async def test_filters_that_cannot_be(
 
 
 async def test_quotas_survive_a_restart(tmp_path: Path) -> None:
-    """After a kill and after a stop; a removed quota stays away."""
+    """After a kill and after a stop; a removed quota stays removed."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
         await put(client, DEFAULT_USER, producer_byte_rate=5, request_percentage=7.5)

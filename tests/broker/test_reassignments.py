@@ -1,6 +1,7 @@
-"""Leaders that come back, and partitions that get other replicas.
+"""Leaders that are re-elected, and partitions that get other replicas.
 
-Apache Kafka 4.3 with one node gave the errors; its controller's rules are the rest.
+The errors are those of Apache Kafka 4.3 with one node; other results follow its
+controller's rules.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ async def elect(
     timeout_ms: int = 1000,
     version: int = 2,
 ) -> list[tuple[str, int, int]]:
-    """Elects leaders, of all partitions if none is given: (topic, index, error)."""
+    """Elects leaders, by default of all partitions: (topic, index, error)."""
     rows = [TopicPartitions(name, [index]) for name, index in partitions]
     request = ElectLeadersRequest(kind, rows or None, timeout_ms)
     response = await client.call("ElectLeaders", version, request)
@@ -60,7 +61,7 @@ async def elect(
 
 @pytest.mark.parametrize("version", range(3))
 async def test_the_preferred_leader_comes_back(version: int) -> None:
-    """A node that was away leads again what it led, with a new epoch."""
+    """A restarted node leads its partitions again, with a new epoch."""
     async with cluster() as broker:
         topic = placed(broker, [2, 1], [3, 1])
         await broker.stop_node(2)
@@ -77,7 +78,7 @@ async def test_the_preferred_leader_comes_back(version: int) -> None:
 
 
 async def test_elections_of_all_partitions_say_what_changed() -> None:
-    """Partitions that have their leader already are left out, topics are not."""
+    """Partitions that have their preferred leader are left out, topics are not."""
     async with cluster() as broker:
         topic = placed(broker, [2, 1], [3, 1])
         await broker.stop_node(2)
@@ -99,7 +100,7 @@ async def test_elections_of_all_partitions_say_what_changed() -> None:
     ],
 )
 async def test_a_stopped_node_is_not_elected(kind: int, error: int) -> None:
-    """The partition keeps the leader that it has."""
+    """The partition keeps its leader."""
     async with cluster() as broker:
         topic = placed(broker, [2, 1])
         await broker.stop_node(2)
@@ -109,7 +110,7 @@ async def test_a_stopped_node_is_not_elected(kind: int, error: int) -> None:
 
 
 async def test_no_replica_can_be_elected_where_none_runs() -> None:
-    """An unclean election has nobody to choose either."""
+    """An unclean election has no running replica either."""
     async with cluster() as broker:
         placed(broker, [2])
         await broker.stop_node(2)
@@ -120,7 +121,7 @@ async def test_no_replica_can_be_elected_where_none_runs() -> None:
 
 
 async def test_elections_that_cannot_be() -> None:
-    """Unknown partitions, an unknown type, and no time."""
+    """Unknown partitions, an unknown type, and a timeout of 0 are refused."""
     async with served() as client:
         await client.call("CreateTopics", 7, create_topics("t"))
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -153,7 +154,7 @@ async def reassign(
     timeout_ms: int = 1000,
     version: int = 1,
 ) -> int:
-    """Reassigns one partition, or cancels that if there are no replicas: the error."""
+    """Reassigns one partition, or cancels that without replicas; returns the error."""
     rows = [ReassignableTopic(topic, [ReassignablePartition(index, replicas)])]
     request = AlterPartitionReassignmentsRequest(timeout_ms, changes_factor, rows)
     response = await client.call("AlterPartitionReassignments", version, request)
@@ -168,7 +169,7 @@ async def reassign(
 async def progress(
     client: WireClient, *wanted: tuple[str, Sequence[int]]
 ) -> list[tuple[str, int, list[int], list[int], list[int]]]:
-    """(topic, index, replicas, adding, removing), of all if none are wanted."""
+    """(topic, index, replicas, adding, removing), by default of all partitions."""
     topics = [ListPartitionReassignmentsTopics(*row) for row in wanted] or None
     response: Any = await client.call(
         "ListPartitionReassignments", 0, ListPartitionReassignmentsRequest(1000, topics)
@@ -182,7 +183,7 @@ async def progress(
 
 @pytest.mark.parametrize("version", range(2))
 async def test_a_partition_moves_to_running_nodes_at_once(version: int) -> None:
-    """The first of the new replicas leads if the leader is not among them."""
+    """If the leader is not among the new replicas, the first of them leads."""
     async with cluster() as broker:
         topic = placed(broker, [1, 2], [1, 2], [1])
         async with connected(broker) as client:
@@ -205,7 +206,7 @@ async def test_a_leader_that_loses_a_replica_has_a_new_epoch() -> None:
 
 
 async def test_a_node_that_is_down_keeps_a_reassignment_in_progress() -> None:
-    """Old and new replicas are shown until the node starts."""
+    """Old and new replicas are listed until the node starts."""
     async with cluster() as broker:
         topic = placed(broker, [1, 2], [1])
         await broker.stop_node(3)
@@ -239,7 +240,7 @@ async def test_a_smaller_partition_waits_for_all_of_its_replicas() -> None:
 
 
 async def test_a_reassignment_is_cancelled() -> None:
-    """The replicas are those of before; then there is nothing to cancel."""
+    """The replicas are the previous ones; then there is nothing to cancel."""
     async with cluster() as broker:
         topic = placed(broker, [1, 2])
         await broker.stop_node(3)
@@ -306,7 +307,7 @@ async def test_reassignments_that_cannot_be(
 
 
 async def test_a_reassignment_takes_some_time() -> None:
-    """With none, nothing changes; a request for nothing is answered all the same."""
+    """With a timeout of 0 nothing changes; an empty request is answered anyway."""
     async with cluster() as broker:
         topic = placed(broker, [1])
         async with connected(broker) as client:
@@ -332,7 +333,7 @@ async def test_a_group_moves_with_its_partition() -> None:
 
 
 async def test_a_move_by_hand_ends_a_reassignment() -> None:
-    """The replicas are those that the move leaves."""
+    """The replicas are those after the move."""
     async with cluster(4) as broker:
         topic = placed(broker, [1])
         await broker.stop_node(3)
@@ -344,7 +345,7 @@ async def test_a_move_by_hand_ends_a_reassignment() -> None:
 
 
 async def test_replicas_survive_a_restart(tmp_path: Path) -> None:
-    """A reassignment in progress is complete, as all nodes run after a start."""
+    """A reassignment in progress is completed, as all nodes run after a start."""
     async with broker_on(tmp_path, nodes=3) as broker:
         placed(broker, [1, 2], [1])
         await broker.stop_node(3)
@@ -359,7 +360,7 @@ async def test_replicas_survive_a_restart(tmp_path: Path) -> None:
 
 
 async def test_fewer_nodes_keep_the_replicas_that_there_are(tmp_path: Path) -> None:
-    """The node that a partition was going to does not exist any more."""
+    """The target node of a partition does not exist any more."""
     async with broker_on(tmp_path, nodes=3) as broker:
         placed(broker, [1, 2])
         await broker.stop_node(3)

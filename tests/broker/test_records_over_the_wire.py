@@ -1,4 +1,4 @@
-"""Produce, Fetch and ListOffsets, as a client sees them."""
+"""Produce, Fetch and ListOffsets over the wire."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rows_of(response: Any) -> list[Any]:
 
 
 def values_of(row: Any) -> list[bytes | None]:
-    """The values of all records of a partition's row, as offset order has them."""
+    """The values of all records of a partition's row, by offset."""
     data = bytes(row.records)
     return [
         record.value
@@ -48,14 +48,14 @@ def values_of(row: Any) -> list[bytes | None]:
 
 
 async def produced(client: WireClient, *rows: tuple[int, bytes]) -> Sequence[Any]:
-    """Produces and gives the rows of the response."""
+    """Produces, and returns the rows of the response."""
     response = await client.call("Produce", 9, produce(*rows))
     partitions: Sequence[Any] = response.responses[0].partition_responses
     return partitions
 
 
 async def test_what_is_produced_is_fetched() -> None:
-    """Batches come back as they were sent, but for the offset that they were given."""
+    """Batches come back as they were sent, except for their offset."""
     async with Broker() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 2)
         rows = await produced(client, (0, batch(b"a", b"b")), (1, batch(b"c")))
@@ -92,7 +92,7 @@ async def test_every_version_of_fetch(version: int) -> None:
 
 
 async def test_a_damaged_batch_ends_nothing_but_itself() -> None:
-    """CORRUPT_MESSAGE for its partition; the other one takes its records."""
+    """CORRUPT_MESSAGE for its partition; the records of the other one are appended."""
     damaged = bytearray(batch(b"abc"))
     damaged[-2] ^= 1
     async with Broker() as broker, connected(broker) as client:
@@ -115,7 +115,7 @@ async def test_unknown_topics_and_partitions() -> None:
         unknown = fetch(0, topic_id=bytes(15) + b"!")
         response = await client.call("Fetch", 13, unknown)
         assert rows_of(response)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-        # An error is no reason to wait for records.
+        # After an error the fetch does not wait for records.
         response = await client.call("Fetch", 11, fetch(99, wait_ms=600_000))
         assert rows_of(response)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -136,7 +136,7 @@ async def test_a_repeated_batch_is_recognised() -> None:
 
 
 async def test_produce_without_acks_is_not_answered() -> None:
-    """The next request is; and where it fails the connection is closed."""
+    """The next request is answered; if the Produce fails, the connection is closed."""
     async with Broker() as broker:
         broker.cluster.create_topic("t", 1)
         async with connected(broker) as client:
@@ -148,7 +148,7 @@ async def test_produce_without_acks_is_not_answered() -> None:
 
 
 def bomb(count: int, time_ms: int = NOW_MS) -> bytes:
-    """A few kilobytes that hold this many records."""
+    """A few kilobytes with this many records."""
     return build_batch([Record(0, time_ms, b"k")] * count, codec=4)
 
 
@@ -177,7 +177,7 @@ async def test_others_are_served_while_a_bomb_is_read(
 
 
 async def test_a_topic_that_goes_while_its_batch_is_read() -> None:
-    """Nothing is appended to a topic of the same name that came meanwhile."""
+    """Nothing is appended to a new topic of the same name."""
     async with (
         Broker({"log.cleanup.policy": "compact"}) as broker,
         connections(broker, 2) as (client, other),
@@ -202,7 +202,7 @@ async def test_a_repeated_partition_in_list_offsets() -> None:
 
 
 async def test_a_fetch_waits_for_records() -> None:
-    """An append to any of its partitions has it answered at once."""
+    """An append to any of its partitions answers it at once."""
     async with Broker() as broker, connections(broker, 2) as (reader, writer):
         topic = broker.cluster.create_topic("t", 2)
         await reader.send("Fetch", 11, fetch(0, 0, wait_ms=600_000))
@@ -215,7 +215,7 @@ async def test_a_fetch_waits_for_records() -> None:
 
 
 async def test_a_fetch_waits_no_longer_than_asked() -> None:
-    """Then it is answered without records."""
+    """After max_wait it is answered without records."""
     async with Broker() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
         (row,) = rows_of(await client.call("Fetch", 11, fetch(0, wait_ms=20)))
@@ -224,7 +224,7 @@ async def test_a_fetch_waits_no_longer_than_asked() -> None:
 
 @pytest.mark.parametrize("version", [11, 18])
 async def test_a_deleted_topic_wakes_its_readers(version: int) -> None:
-    """The log is unknown, not the id: Kafka knew the topic when the request came."""
+    """The error is about the log, not the id: Kafka knew the topic at the request."""
     async with Broker() as broker, connected(broker) as reader:
         topic = broker.cluster.create_topic("t", 1)
         request = fetch(0, topic_id=topic.id, wait_ms=600_000)
@@ -239,7 +239,7 @@ async def test_a_deleted_topic_wakes_its_readers(version: int) -> None:
 
 
 async def test_a_fetch_keeps_to_its_sizes() -> None:
-    """The first batch comes whole whatever its size (KIP-74), the last one cut off."""
+    """The first batch is whole at any size (KIP-74), the last one is cut off."""
     async with Broker() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 2)
         big = batch(b"x" * 30_000)
@@ -255,7 +255,7 @@ async def test_a_fetch_keeps_to_its_sizes() -> None:
 
 
 async def test_a_fetch_of_negative_size() -> None:
-    """Kafka's log cannot be read so, and the rest of the response has no room."""
+    """Kafka's log fails to read it, and the rest of the response has no room."""
     async with Broker() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 3)
         await produced(client, (0, batch(b"a")), (2, batch(b"b")))
@@ -269,7 +269,7 @@ async def test_a_fetch_of_negative_size() -> None:
 
 
 async def test_aborted_transactions_of_errors() -> None:
-    """Null where Kafka got as far as the log, an empty list where it did not."""
+    """Null if Kafka's request reached the log, else an empty list."""
     async with Broker() as broker, connected(broker) as client:
         topic = broker.cluster.create_topic("t", 1)
         stale = [FetchPartition(0, current_leader_epoch=7)]

@@ -1,4 +1,4 @@
-"""Produce requests that Apache Kafka 4.3 refuses, and in which order it looks."""
+"""Produce requests that Apache Kafka 4.3 refuses, and the order of its checks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Row = tuple[str, int, bytes | None]
 async def answers(
     client: WireClient, *rows: Row, acks: int = -1, version: int = 9
 ) -> dict[tuple[str, int], Any]:
-    """The answers to batches, given as (topic, partition, batch)."""
+    """The responses to batches, given as (topic, partition, batch)."""
     topics = [
         TopicProduceData(name, partition_data=[PartitionProduceData(index, data)])
         for name, index, data in rows
@@ -54,7 +54,7 @@ def codes(found: Mapping[tuple[str, int], Any]) -> dict[tuple[str, int], int]:
 
 
 async def test_unknown_comes_before_damaged_and_both_before_acks() -> None:
-    """The bytes of a partition count before acks, and its existence before both."""
+    """Existence is checked before bytes, and both before acks."""
     async with Broker() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 2)
         found = await answers(
@@ -75,7 +75,7 @@ async def test_unknown_comes_before_damaged_and_both_before_acks() -> None:
 
 
 async def test_internal_topics() -> None:
-    """Their batches are looked at before clients are refused."""
+    """Batches for internal topics are checked before they are refused."""
     async with Broker() as broker, connected(broker) as client:
         await client.call("FindCoordinator", 3, FindCoordinatorRequest("g", 0))
         topic = "__consumer_offsets"
@@ -97,7 +97,7 @@ async def test_one_partition_refuses_the_request(
     code: ErrorCode,
     has_message: bool,
 ) -> None:
-    """Kafka looks for transactions in all partitions before it does anything else."""
+    """Kafka looks for transactions in all partitions before anything else."""
     async with Broker() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 2)
         rows = ("t", 0, GOOD), ("t", 1, bad), ("nope", 0, GOOD)
@@ -126,7 +126,7 @@ async def test_a_partition_that_is_named_twice() -> None:
 
 
 async def test_a_topic_without_partitions() -> None:
-    """The answer leaves it out."""
+    """The response leaves it out."""
     async with Broker() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
         request = ProduceRequest(None, -1, 1000, [TopicProduceData("t")])
@@ -134,7 +134,7 @@ async def test_a_topic_without_partitions() -> None:
 
 
 async def test_more_replicas_in_sync_than_there_are() -> None:
-    """``min.insync.replicas`` above the replication factor counts as that factor."""
+    """A larger ``min.insync.replicas`` counts as the replication factor."""
     async with Broker() as broker, connected(broker) as client:
         overrides = {"min.insync.replicas": "2", "max.message.bytes": "200"}
         broker.cluster.create_topic("t", 1, overrides=overrides)
@@ -146,7 +146,7 @@ async def test_more_replicas_in_sync_than_there_are() -> None:
 
 @pytest.mark.parametrize("version", [3, 7, 8, 9])
 async def test_record_errors(version: int) -> None:
-    """Refused records are named since v8 (KIP-467)."""
+    """Refused records are listed since v8 (KIP-467)."""
     async with Broker() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
         data = malformed_batches(broker.cluster.now_ms())["2 hours ahead"]

@@ -1,4 +1,4 @@
-"""The memory of long requests: shared, limited, and never locked up."""
+"""The memory of long requests: shared, limited, and free of deadlocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT = 100 * MB
 
 
 class Sender:
-    """A connection that brings a long request, as far as it may."""
+    """A connection that sends a long request, as far as it may."""
 
     def __init__(self, memory: RequestMemory, size: int) -> None:
         self.memory = memory
@@ -29,27 +29,27 @@ class Sender:
         self.is_closed = False
 
     def bring(self, size: int = STEP) -> None:
-        """Brings more of its request."""
+        """Sends more of its request."""
         assert not self.is_held_back
         self.brought = min(self.size, self.brought + size)
         unfinished = self.size if self.brought < self.size else 0
         self.memory.update(self, self.brought, unfinished)
 
     def bring_all(self) -> None:
-        """Brings its request, until it is whole or held back."""
+        """Sends its request, until it is complete or held back."""
         while self.brought < self.size and not self.is_held_back:
             self.bring()
 
     def finish(self) -> None:
-        """The request has been handled."""
+        """The request was handled."""
         self.memory.update(self, 0, 0)
 
     def hold_back(self) -> None:
-        """Is not read from."""
+        """Stops being read."""
         self.is_held_back = True
 
     def release(self) -> None:
-        """Is read from again."""
+        """Is read again."""
         self.is_held_back = False
 
     def give_up(self, why: str) -> None:
@@ -61,18 +61,18 @@ class Sender:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """It stands still."""
+    """A clock that stands still."""
     return ManualClock()
 
 
 @pytest.fixture
 def memory(clock: ManualClock) -> RequestMemory:
-    """All of it is free."""
+    """Unused memory."""
     return RequestMemory(LIMIT, LIMIT, clock)
 
 
 def test_many_long_requests_take_no_more_than_the_limit(memory: RequestMemory) -> None:
-    """One is always let on; the others have brought a read too much each."""
+    """One is always let on; each of the others has sent one read too many."""
     senders = [Sender(memory, 90 * MB) for _ in range(30)]
     while any(each.brought < each.size and not each.is_held_back for each in senders):
         for each in senders:
@@ -84,7 +84,7 @@ def test_many_long_requests_take_no_more_than_the_limit(memory: RequestMemory) -
 
 
 def test_all_become_whole_one_after_the_other(memory: RequestMemory) -> None:
-    """Each that has been handled makes room for others: nothing locks up."""
+    """Each handled request makes room for others: no deadlock."""
     senders = [Sender(memory, 90 * MB) for _ in range(30)]
     left = set(senders)
     while left:
@@ -104,10 +104,10 @@ def test_a_stalled_client_does_not_keep_others_waiting(
     """It is closed; while no other connection waits it may take its time."""
     idle, busy = Sender(memory, 90 * MB), Sender(memory, 90 * MB)
     idle.bring(60 * MB)
-    clock.advance(600)
+    clock.skip(600)
     busy.bring_all()
     assert busy.is_held_back
-    clock.advance(PROGRESS_SECONDS)
+    clock.skip(PROGRESS_SECONDS)
     assert idle.is_closed
     assert not busy.is_held_back
     busy.bring_all()
@@ -117,20 +117,20 @@ def test_a_stalled_client_does_not_keep_others_waiting(
 def test_a_client_with_progress_is_not_closed(
     memory: RequestMemory, clock: ManualClock
 ) -> None:
-    """A slow network is no reason."""
+    """A slow client is not closed."""
     slow, other = Sender(memory, 90 * MB), Sender(memory, 90 * MB)
     slow.bring(60 * MB)
     other.bring_all()
     while slow.brought < slow.size:
         slow.bring(PROGRESS_BYTES)
-        clock.advance(PROGRESS_SECONDS)
+        clock.skip(PROGRESS_SECONDS)
     assert not slow.is_closed
     slow.finish()
     assert not other.is_held_back
 
 
 def test_small_requests_pass_long_ones(memory: RequestMemory) -> None:
-    """They have another share."""
+    """Small requests have a separate share."""
     senders = [Sender(memory, 90 * MB) for _ in range(3)]
     while not all(each.is_held_back or each.brought == each.size for each in senders):
         for each in senders:
@@ -144,7 +144,7 @@ def test_small_requests_pass_long_ones(memory: RequestMemory) -> None:
 
 
 def test_a_connection_that_is_lost_makes_room(memory: RequestMemory) -> None:
-    """Whether it was read from or held back."""
+    """Returns whether it was being read or held back."""
     one, two, three = (Sender(memory, 90 * MB) for _ in range(3))
     one.bring(60 * MB)
     two.bring_all()
@@ -157,7 +157,7 @@ def test_a_connection_that_is_lost_makes_room(memory: RequestMemory) -> None:
 
 
 def test_without_a_limit_there_is_one(clock: ManualClock) -> None:
-    """-1 stands for no limit in Kafka, which then runs out of memory."""
+    """-1 means no limit in Kafka, which then runs out of memory."""
     memory = RequestMemory(-1, LIMIT, clock)
     senders = [Sender(memory, 90 * MB) for _ in range(30)]
     for each in senders:
@@ -168,12 +168,12 @@ def test_without_a_limit_there_is_one(clock: ManualClock) -> None:
 def test_requests_that_are_never_handled_stop_no_client_forever(
     memory: RequestMemory, clock: ManualClock
 ) -> None:
-    """They stand behind a JoinGroup, say, that waits for minutes."""
+    """They are behind, for example, a JoinGroup that waits for minutes."""
     for _ in range(2):
         Sender(memory, 55 * MB).bring_all()
     other = Sender(memory, 90 * MB)
     other.bring_all()
     assert other.is_held_back
     while other.is_held_back:
-        clock.advance(PROGRESS_SECONDS)
+        clock.skip(PROGRESS_SECONDS)
     other.bring_all()

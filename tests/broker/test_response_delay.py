@@ -18,10 +18,11 @@ from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection
 from kohort.broker.events.bus import Events
+from kohort.broker.faults.connection import faulty_class
+from kohort.broker.faults.plan import Faults
 from kohort.broker.flow_control import READ_AHEAD
 from kohort.broker.ids import Ids
 from kohort.broker.server import Broker
-from kohort.broker.slow_connection import SlowConnection
 
 DELAY_S = 0.25
 REQUEST = frames.request("ApiVersions", 3, ApiVersions)
@@ -32,18 +33,22 @@ class Scene:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.cluster = Cluster(Config({}), self.clock, Ids(1), events=Events({}))
+        config = Config({"response.delay.ms": round(DELAY_S * 1000)})
+        events = Events({})
+        self.cluster = Cluster(config, self.clock, Ids(1), events=events)
+        faults = Faults()
+        faults.bind(self.cluster, events)
         self.log = self.cluster.create_topic("t", 1).partitions[0]
         node = self.cluster.nodes[1]
         node.is_open = True
         self.opened: set[Connection] = set()
-        self.connection = SlowConnection(DELAY_S, node, self.opened)
+        self.connection = faulty_class(faults)(node, self.opened)
         self.wire = Wire(None)
         self.connection.connection_made(self.wire)
 
     async def after(self, seconds: float) -> int:
-        """The number of responses that were sent when this time has passed."""
-        self.clock.advance(seconds)
+        """The number of responses sent after this time."""
+        self.clock.skip(seconds)
         # A response lets the next request be handled in another turn.
         await asyncio.sleep(0)
         return self.wire.answers()
@@ -56,7 +61,7 @@ async def scene() -> Scene:
 
 
 async def test_requests_wait_for_the_response_before_them(scene: Scene) -> None:
-    """Three that come together are answered after one, two and three delays."""
+    """Three that arrive together are answered after one, two and three delays."""
     scene.connection.data_received(REQUEST * 3)
     assert await scene.after(DELAY_S / 2) == 0
     for number in (1, 2, 3):
@@ -73,7 +78,7 @@ async def test_a_request_that_asks_for_no_response_delays_none(scene: Scene) -> 
 
 
 async def test_a_client_that_sends_on_is_held_back(scene: Scene) -> None:
-    """Nothing is read ahead of a late response beyond `READ_AHEAD` bytes."""
+    """Nothing is read behind a late response beyond `READ_AHEAD` bytes."""
     count = READ_AHEAD // (len(REQUEST) - 4) + 2
     scene.connection.data_received(REQUEST * count)
     assert not scene.wire.is_reading_now
@@ -85,7 +90,7 @@ async def test_a_client_that_sends_on_is_held_back(scene: Scene) -> None:
 async def test_a_late_response_is_sent_before_the_connection_is_closed(
     scene: Scene,
 ) -> None:
-    """So a node that stops answers what it has handled, and nothing more."""
+    """A stopping node sends the responses to handled requests, and no others."""
     scene.connection.data_received(REQUEST * 2)
     scene.connection.close()
     assert scene.wire.answers() == 1
@@ -94,14 +99,14 @@ async def test_a_late_response_is_sent_before_the_connection_is_closed(
 
 
 async def test_a_client_that_leaves_gets_no_late_response(scene: Scene) -> None:
-    """The response that waited is dropped when its time comes."""
+    """The waiting response is dropped at its time."""
     scene.connection.data_received(REQUEST)
     scene.connection.connection_lost(None)
     assert await scene.after(DELAY_S) == 0
 
 
 async def test_the_setting_slows_a_broker_down() -> None:
-    """A client of a broker measures at least the delay; by default there is none."""
+    """A client measures at least the delay; by default there is none."""
     async with Broker({"response.delay.ms": 30}) as broker, connected(broker) as client:
         before = time.monotonic()
         await client.is_served()

@@ -1,7 +1,7 @@
 """A broker on a data directory, stopped or killed, and started again.
 
-A kill is played by a copy of the directory that is made while the broker runs: it
-has what a process that is gone leaves behind.
+A kill is played by a copy of the running broker's directory, as a killed process would
+leave it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ from tests.wire.requests import (
     sync_group,
 )
 
-from kohort.broker.log.directory import DataDirError
+from kohort.broker.log.store import DataDirError
 from kohort.broker.server import Broker
+from kohort.control.group import Group
 from kohort.protocol.apis.k03_metadata import MetadataRequest
 from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
 from kohort.protocol.apis.k22_init_producer_id import InitProducerIdRequest
@@ -51,18 +52,18 @@ from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
 
-REBALANCE_MS = 2_000
-"""The wait for a member that was refused, and does not join."""
+REBALANCE_MS = 300_000
+"""The wait for a refused member that does not join."""
 
 
 def broker_on(path: Path, nodes: int = 1, **config: object) -> Broker:
-    """A broker on a data directory; keys with ``_`` in place of dots."""
+    """A broker on a data directory; keys have ``_`` in place of dots."""
     settings = {name.replace("_", "."): value for name, value in config.items()}
     return Broker(NO_DELAY | settings, data_dir=path, nodes=nodes)
 
 
 def killed(path: Path, copy: str = "copy") -> Path:
-    """What a kill at this moment leaves behind."""
+    """The files that a kill at this moment leaves behind."""
     return Path(shutil.copytree(path, path.with_name(copy)))
 
 
@@ -76,7 +77,7 @@ async def committed(client: WireClient, group: str = "g") -> dict[str, int]:
 
 
 async def values(client: WireClient) -> list[bytes | None]:
-    """What partition 0 of "t" holds."""
+    """The values in partition 0 of "t"."""
     answer = await client.call("Fetch", 12, fetch(0))
     (row,) = answer.responses[0].partitions
     assert row.error_code == 0
@@ -91,7 +92,7 @@ async def describe(client: WireClient, group: str = "g") -> Any:
 
 @pytest.mark.parametrize("is_killed", [False, True])
 async def test_a_stable_group_goes_on(tmp_path: Path, is_killed: bool) -> None:
-    """Members, generation, assignments and offsets are back; nobody rejoins."""
+    """Members, generation, assignments and offsets are restored; no member rejoins."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
@@ -110,15 +111,14 @@ async def test_a_stable_group_goes_on(tmp_path: Path, is_killed: bool) -> None:
 async def test_a_group_that_is_rebalancing_comes_back_as_it_was_written(
     tmp_path: Path,
 ) -> None:
-    """As in Kafka: Stable in its old generation, and who waited has to ask again."""
+    """As in Kafka: Stable in its old generation; waiting clients have to ask again."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
         member_id = await make_stable(client)
         async with connected(broker) as other:
             request = (await newcomer(other))[1]
             await other.send("JoinGroup", 9, request)
-            while (await describe(client)).group_state != "PreparingRebalance":
-                pass
+            await Group(broker, "g").until(state="PreparingRebalance")
             assert await heartbeat(client, member_id) == 27
             found = killed(path)
     async with broker_on(found) as broker, connected(broker) as client:
@@ -127,22 +127,21 @@ async def test_a_group_that_is_rebalancing_comes_back_as_it_was_written(
 
 
 async def newcomer(client: WireClient, rebalance_ms: int = 10_000) -> tuple[str, Any]:
-    """An id that was given out, and the join that uses it."""
+    """A pending id, and the join that uses it."""
     request = join_group(rebalance_ms=rebalance_ms)
     member_id: str = (await client.call("JoinGroup", 9, request)).member_id
     return member_id, join_group("g", member_id, rebalance_ms=rebalance_ms)
 
 
 async def test_a_group_over_the_limit_is_forced_to_rebalance(tmp_path: Path) -> None:
-    """KIP-389: with a lower limit it is PreparingRebalance at once, and keeps to it."""
+    """With a lower limit it rebalances at once, and keeps within it (KIP-389)."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
         first = await make_stable(client, rebalance_ms=REBALANCE_MS)
         async with connected(broker) as other:
             member_id, request = await newcomer(other, REBALANCE_MS)
             await other.send("JoinGroup", 9, request)
-            while await heartbeat(client, first) != ErrorCode.REBALANCE_IN_PROGRESS:
-                pass
+            await Group(broker, "g").until(state="PreparingRebalance")
             leading = await join(client, "g", first, REBALANCE_MS)
             await other.response("JoinGroup", 9)
         assert leading.generation_id == 2
@@ -157,18 +156,21 @@ async def test_a_group_over_the_limit_is_forced_to_rebalance(tmp_path: Path) -> 
         assert await heartbeat(client, first, generation_id=2) == 27
         ids = [first, member_id]
         joins = [join_group("g", id_, rebalance_ms=REBALANCE_MS) for id_ in ids]
-        joined = await asyncio.gather(
-            client.call("JoinGroup", 9, joins[0]), other.call("JoinGroup", 9, joins[1])
-        )
-        # The broker may hear of them in any order; who comes first stays.
-        codes = [answer.error_code for answer in joined]
+        joined = [
+            asyncio.create_task(each.call("JoinGroup", 9, request))
+            for each, request in zip((client, other), joins, strict=True)
+        ]
+        # The broker may hear of them in any order; the first one stays.
+        await asyncio.wait(joined, return_when=asyncio.FIRST_COMPLETED)
+        await broker.clock.advance(REBALANCE_MS / 1000)
+        codes = [(await answer).error_code for answer in joined]
         assert sorted(codes) == [0, ErrorCode.GROUP_MAX_SIZE_REACHED]
         members = (await describe(other)).members
         assert [member.member_id for member in members] == [ids[codes.index(0)]]
 
 
 async def test_what_is_deleted_stays_deleted(tmp_path: Path) -> None:
-    """A group, and a topic with its offsets, do not come back after a kill."""
+    """A deleted group or topic, with its offsets, does not come back after a kill."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
         for topic in ("t", "u"):
@@ -189,7 +191,7 @@ async def test_what_is_deleted_stays_deleted(tmp_path: Path) -> None:
 async def test_a_topic_that_is_made_anew_at_once_has_its_own_files(
     tmp_path: Path,
 ) -> None:
-    """A consumer that waits learns that its topic is gone, and asks for it again."""
+    """A waiting consumer learns that its topic is gone, and asks for it again."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
         old = broker.cluster.create_topic("t", 2)
@@ -228,7 +230,7 @@ async def test_a_topic_that_is_made_anew_keeps_its_records(tmp_path: Path) -> No
 
 @contextmanager
 def no_change_can_be_written(path: Path) -> Iterator[None]:
-    """Something is in the place of cluster.log."""
+    """Blocks cluster.log with something else."""
     log, aside = path / "cluster.log", path / "aside"
     log.rename(aside)
     log.mkdir()
@@ -238,7 +240,7 @@ def no_change_can_be_written(path: Path) -> Iterator[None]:
 
 
 async def test_what_cannot_be_written_down_is_not_there(tmp_path: Path) -> None:
-    """A topic or a partition that a restart would forget takes no records."""
+    """A topic or partition that cannot be saved takes no records."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
         with no_change_can_be_written(path):
@@ -251,7 +253,7 @@ async def test_what_cannot_be_written_down_is_not_there(tmp_path: Path) -> None:
         assert await create(client, "t") == 0
         with no_change_can_be_written(path):
             assert await grow(client, 2) == ErrorCode.KAFKA_STORAGE_ERROR
-        # In the way of the third partition.
+        # Blocks the third partition.
         (path / "t-2").touch()
         assert await grow(client, 3) == ErrorCode.KAFKA_STORAGE_ERROR
         (path / "t-2").unlink()
@@ -264,19 +266,19 @@ async def test_what_cannot_be_written_down_is_not_there(tmp_path: Path) -> None:
 
 
 async def create(client: WireClient, topic: str) -> int:
-    """CreateTopics with one partition: the error code."""
+    """CreateTopics with one partition; returns the error code."""
     answer = await client.call("CreateTopics", 5, create_topics(topic))
     return int(answer.topics[0].error_code)
 
 
 async def grow(client: WireClient, count: int) -> int:
-    """CreatePartitions of "t": the error code."""
+    """CreatePartitions for "t"; returns the error code."""
     answer = await client.call("CreatePartitions", 2, create_partitions("t", count))
     return int(answer.results[0].error_code)
 
 
 async def test_topics_are_what_they_were(tmp_path: Path) -> None:
-    """Ids, records, configuration and replicas survive; an epoch begins."""
+    """Ids, records, configuration and replicas survive; a new epoch begins."""
     path = tmp_path / "data"
     async with broker_on(path, nodes=2) as broker, connected(broker) as client:
         topic = broker.cluster.create_topic(
@@ -298,7 +300,7 @@ async def test_topics_are_what_they_were(tmp_path: Path) -> None:
 
 
 async def test_fewer_nodes_lead_what_there_is(tmp_path: Path) -> None:
-    """A directory of three nodes serves with one, and its groups are there."""
+    """A directory of three nodes serves with one, including its groups."""
     path = tmp_path / "data"
     async with broker_on(path, nodes=3) as broker:
         broker.cluster.create_topic("t", 6)
@@ -312,7 +314,7 @@ async def test_fewer_nodes_lead_what_there_is(tmp_path: Path) -> None:
 
 
 async def test_configuration_changed_at_run_time_survives(tmp_path: Path) -> None:
-    """IncrementalAlterConfigs of a topic and of all brokers."""
+    """IncrementalAlterConfigs of a topic and of all brokers survives."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
@@ -331,7 +333,7 @@ async def test_configuration_changed_at_run_time_survives(tmp_path: Path) -> Non
 
 
 async def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
-    """Not after a stop, and not after a kill."""
+    """Producer ids are unique after a stop and after a kill."""
     path, given = tmp_path / "data", []
     for number in range(3):
         async with broker_on(path) as broker, connected(broker) as client:
@@ -345,7 +347,7 @@ async def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
 
 
 async def test_a_seed_gives_no_id_twice(tmp_path: Path) -> None:
-    """Ids of members and topics that are there again are not given to others."""
+    """Ids of restored members and topics are not handed out again."""
     path, topic_ids, member_ids = tmp_path / "data", set(), set()
     for number in range(3):
         async with (
@@ -360,7 +362,7 @@ async def test_a_seed_gives_no_id_twice(tmp_path: Path) -> None:
 async def test_changed_configuration_that_is_not_possible_is_one_line(
     tmp_path: Path,
 ) -> None:
-    """As an older or a newer version may have left it."""
+    """An older or a newer version may have left it."""
     path = tmp_path / "data"
     async with broker_on(path):
         pass
@@ -374,7 +376,7 @@ async def test_changed_configuration_that_is_not_possible_is_one_line(
 
 
 async def test_a_topic_with_impossible_configuration_is_named(tmp_path: Path) -> None:
-    """Otherwise all topics would have to be searched for the value."""
+    """Otherwise the user would have to search all topics for the value."""
     path = tmp_path / "data"
     async with broker_on(path) as broker:
         broker.cluster.create_topic("t", 1, overrides={"retention.ms": "5000"})
@@ -391,7 +393,7 @@ async def test_idempotence_survives(tmp_path: Path) -> None:
     path = tmp_path / "data"
 
     async def send(client: WireClient, sequence: int) -> tuple[int, int]:
-        # Producers are forgotten by the time of their records.
+        # Producers expire by the time of their records.
         records = build_batch(
             [Record(0, broker.cluster.now_ms(), None, b"x", ())],
             producer_id=7,
@@ -417,7 +419,7 @@ async def test_idempotence_survives(tmp_path: Path) -> None:
 
 
 async def test_one_directory_has_one_broker(tmp_path: Path) -> None:
-    """A second broker is told so, and the first goes on."""
+    """A second broker fails to start, and the first one continues."""
     async with broker_on(tmp_path / "data") as broker, connected(broker) as client:
         with pytest.raises(DataDirError, match="in use"):
             await broker_on(tmp_path / "data").start()
@@ -427,7 +429,7 @@ async def test_one_directory_has_one_broker(tmp_path: Path) -> None:
 
 
 async def test_a_broker_stops_once(tmp_path: Path) -> None:
-    """A second stop leaves the directory alone: it may be somebody else's by now."""
+    """A second stop does not touch the directory, which another broker may use."""
     path = tmp_path / "data"
     first = broker_on(path)
     await first.stop()
@@ -435,12 +437,12 @@ async def test_a_broker_stops_once(tmp_path: Path) -> None:
     await first.stop()
     async with broker_on(path):
         await first.stop()
-        # What is killed now has not stopped in order.
+        # A kill now would not be a clean stop.
         assert not (path / ".kafka_cleanshutdown").exists()
 
 
 async def test_a_stop_that_is_given_up_lets_the_directory_go(tmp_path: Path) -> None:
-    """Whoever does not wait for the clients can still start the next broker."""
+    """After a cancelled stop the next broker can be started."""
     path = tmp_path / "data"
     first = broker_on(path)
     await first.start()
@@ -455,7 +457,7 @@ async def test_a_stop_that_is_given_up_lets_the_directory_go(tmp_path: Path) -> 
 
 
 async def test_who_comes_first_is_told_all_there_is(tmp_path: Path) -> None:
-    """Nobody is let in before the groups and the ports of all nodes are known."""
+    """No client connects before the groups and the ports of all nodes are known."""
     path = tmp_path / "data"
     async with broker_on(path, nodes=3) as broker:
         right = broker.coordinator_of("g")
@@ -477,7 +479,7 @@ async def test_who_comes_first_is_told_all_there_is(tmp_path: Path) -> None:
 
 
 async def first_answer(port: int) -> Any:
-    """Metadata from whoever listens there first."""
+    """Metadata from the first broker that listens there."""
     while True:
         try:
             async with connected_to("127.0.0.1", port) as client:

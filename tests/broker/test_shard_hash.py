@@ -16,14 +16,14 @@ ROWS: list[tuple[str, int, int]] = json.loads(
 
 
 def test_a_thousand_groups() -> None:
-    """Every id has Java's hash, and is in the partition that Kafka takes of 50."""
+    """Every id has Java's hash, and Kafka's partition of 50."""
     assert len({row[0] for row in ROWS}) == 1000
     for group_id, code, partition in ROWS:
         assert (java_hash(group_id), partition_of(group_id, 50)) == (code, partition)
 
 
 def test_ids_are_of_all_kinds() -> None:
-    """Among the ids are those that are easy to get wrong."""
+    """The ids include those that are easy to get wrong."""
     codes = {group_id: code for group_id, code, _ in ROWS}
     assert codes[""] == 0
     assert -(2**31) in codes.values()
@@ -34,6 +34,6 @@ def test_ids_are_of_all_kinds() -> None:
 
 @pytest.mark.parametrize("partitions", [1, 7, 50, 1000])
 def test_smallest_hash(partitions: int) -> None:
-    """The one number without a positive counterpart makes partition 0."""
+    """The only number without a positive counterpart gives partition 0."""
     (group_id,) = (group_id for group_id, code, _ in ROWS if code == -(2**31))
     assert partition_of(group_id, partitions) == 0

@@ -16,7 +16,7 @@ LONG = {"group.initial.rebalance.delay.ms": 60_000}
 
 
 async def replace_a_join(broker: Broker, first: WireClient, second: WireClient) -> None:
-    """A member joins on one connection, and while that join waits on another one."""
+    """A member joins on one connection, and again on another while that join waits."""
     member_id = (await first.call("JoinGroup", 5, join_group())).member_id
     join = replace(join_group(), member_id=member_id)
     with broker.events.subscribe() as events:
@@ -27,7 +27,7 @@ async def replace_a_join(broker: Broker, first: WireClient, second: WireClient) 
 
 
 async def test_kafka_never_answers_the_first_join() -> None:
-    """Nothing comes on its connection until that closes."""
+    """Nothing is sent on its connection until that closes."""
     async with contextlib.AsyncExitStack() as stack:
         async with Broker(LONG) as broker:
             first, second = [
@@ -38,7 +38,7 @@ async def test_kafka_never_answers_the_first_join() -> None:
 
 
 async def test_the_helpful_answer_to_the_first_join() -> None:
-    """It is told to join again."""
+    """It is answered REBALANCE_IN_PROGRESS."""
     config = {**LONG, "kohort.strictness": "helpful"}
     async with (
         Broker(config) as broker,

@@ -1,6 +1,6 @@
-"""Clients that go beyond a quota: what they are told, and for how long they wait.
+"""Clients that exceed a quota: their throttle times and waits.
 
-The times are those that Apache Kafka 4.3 gives, but for the milliseconds in between.
+The times are Apache Kafka 4.3's, except for the milliseconds in between.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from kohort.protocol.records import Record, build_batch
 EVERYBODY: Entity = (("client-id", None),)
 NOBODY: Entity = (("client-id", "nobody"),)
 SIZE = 50_000
-"""Bytes of a value that is most of what a client may send in ten seconds."""
+"""Bytes of a value: most of a client's quota for ten seconds."""
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    """The clock of the brokers of a test."""
+    """The clock of a test's brokers."""
     clock = ManualClock()
     monkeypatch.setattr(server, "RealClock", lambda _: clock)
     return clock
@@ -56,7 +56,7 @@ async def scene(clock: ManualClock) -> AsyncIterator[Scene]:
 
 
 async def produce(client: WireClient, size: int = SIZE, *, acks: int = -1) -> int:
-    """Produces a value of this size; the throttle time."""
+    """Produces a value of this size; returns the throttle time."""
     batch = build_batch([Record(value=bytes(size))])
     response = await client.call("Produce", 9, requests.produce((0, batch), acks=acks))
     assert response.responses[0].partition_responses[0].error_code == 0
@@ -67,17 +67,17 @@ async def produce(client: WireClient, size: int = SIZE, *, acks: int = -1) -> in
 async def answered_after(
     scene: Scene, clock: ManualClock, wait_ms: int, late_ms: int = 0
 ) -> MetadataResponse:
-    """The next response to Metadata, which comes at this time and not before."""
+    """The next response to Metadata, which must come exactly at this time."""
     broker, client = scene
     await client.send("Metadata", 9, requests.metadata("t"))
     response = asyncio.create_task(client.response("Metadata", 9))
-    clock.advance((wait_ms - 1) / 1000)
+    clock.skip((wait_ms - 1) / 1000)
     # The broker would have answered the first connection before these.
     async with connected(broker) as other:
         for _ in range(2):
             await other.call("Metadata", 9, requests.metadata("t"))
     assert not response.done()
-    clock.advance((1 + late_ms) / 1000)
+    clock.skip((1 + late_ms) / 1000)
     answer: MetadataResponse = await response
     return answer
 
@@ -88,21 +88,21 @@ async def answered_after(
 async def test_a_producer_beyond_its_quota_waits(
     scene: Scene, clock: ManualClock
 ) -> None:
-    """The rate is that of eleven windows, ten of which count as full at once."""
+    """The rate is over eleven windows, ten of which count as full at once."""
     _, client = scene
     assert await put(client, EVERYBODY, producer_byte_rate=10_000) == 0
     assert await produce(client) == 0
     # 100,000 bytes are allowed in ten seconds; each request has some 100 more.
     throttle_ms = await produce(client, 60_000)
     assert 1000 < throttle_ms < 1050
-    # What counts is the size of the request, whatever is appended.
+    # The size of the request counts, even if nothing is appended.
     assert scene.broker.cluster.topics.by_name["t"].partitions[0].log_end_offset == 2
 
 
 async def test_a_throttled_connection_is_not_read(
     scene: Scene, clock: ManualClock
 ) -> None:
-    """Requests that are sent meanwhile are handled when the time is over."""
+    """Requests that are sent meanwhile are handled after the time."""
     _, client = scene
     await put(client, EVERYBODY, producer_byte_rate=10_000)
     await produce(client)
@@ -111,19 +111,19 @@ async def test_a_throttled_connection_is_not_read(
 
 
 async def test_other_connections_are_served(scene: Scene) -> None:
-    """The same client waits on the connection that was throttled only."""
+    """The same client waits only on the throttled connection."""
     broker, client = scene
     await put(client, EVERYBODY, producer_byte_rate=10_000)
     assert await produce(client, 2 * SIZE + SIZE) > 0
     async with connected(broker) as other:
         response = await other.call("Metadata", 9, requests.metadata("t"))
         assert response.throttle_time_ms == 0
-        # The bytes are those of the client id, on whichever connection.
+        # Bytes count by client id, on any connection.
         assert await produce(other, 1) > 0
 
 
 async def test_a_producer_without_acks_waits(scene: Scene, clock: ManualClock) -> None:
-    """It is not told, and not read."""
+    """It learns nothing, and is not read."""
     _, client = scene
     await put(client, EVERYBODY, producer_byte_rate=10_000)
     batch = build_batch([Record(value=bytes(4 * SIZE))])
@@ -135,13 +135,13 @@ async def test_a_producer_without_acks_waits(scene: Scene, clock: ManualClock) -
 
 
 async def test_a_rate_falls_again(scene: Scene, clock: ManualClock) -> None:
-    """Bytes of more than eleven seconds ago do not count any more."""
+    """Bytes older than eleven seconds do not count any more."""
     _, client = scene
     await put(client, EVERYBODY, producer_byte_rate=10_000)
     assert await produce(client, 95_000) == 0
-    clock.advance(12)
+    clock.skip(12)
     assert await produce(client, 95_000) == 0
-    clock.advance(1)
+    clock.skip(1)
     assert await produce(client, 95_000) > 0
 
 
@@ -158,7 +158,7 @@ async def test_a_quota_that_no_client_can_keep(
 
 
 async def test_a_removed_quota_throttles_nobody(scene: Scene) -> None:
-    """From the next response on."""
+    """No client is throttled from the next response on."""
     _, client = scene
     await put(client, EVERYBODY, producer_byte_rate=1000)
     await put(client, EVERYBODY, producer_byte_rate=None)
@@ -189,7 +189,7 @@ async def test_who_a_quota_applies_to(
 
 
 async def test_the_most_specific_quota_counts(scene: Scene) -> None:
-    """That of a user goes before that of a client id, names go before defaults."""
+    """A user's quota precedes a client id's, and names precede defaults."""
     _, client = scene
     entities: list[Entity] = [
         (("client-id", None),),
@@ -215,7 +215,7 @@ def fetch(**fields: Any) -> FetchRequest:
 async def test_a_throttled_fetch_has_no_records(
     scene: Scene, clock: ManualClock
 ) -> None:
-    """They are not counted; the client asks again, and gets them then."""
+    """They are not counted; the client fetches again, and gets them then."""
     _, client = scene
     await produce(client)
     await put(client, EVERYBODY, consumer_byte_rate=10_000)
@@ -227,13 +227,13 @@ async def test_a_throttled_fetch_has_no_records(
     assert 0 < throttled.throttle_time_ms < 100
     assert list(throttled.responses) == []
     assert (throttled.error_code, throttled.session_id) == (0, 0)
-    clock.advance(throttled.throttle_time_ms / 1000)
+    clock.skip(throttled.throttle_time_ms / 1000)
     again = await client.call("Fetch", 11, fetch())
     assert len(again.responses[0].partitions[0].records) == size
 
 
 async def test_a_throttled_session_goes_on(scene: Scene, clock: ManualClock) -> None:
-    """The records come with the next incremental fetch."""
+    """The next incremental fetch has the records."""
     _, client = scene
     await produce(client)
     begun = await client.call("Fetch", 11, fetch(session_epoch=0))
@@ -244,7 +244,7 @@ async def test_a_throttled_session_goes_on(scene: Scene, clock: ManualClock) -> 
     throttled = await client.call("Fetch", 11, fetch(session_epoch=2, **session))
     assert throttled.throttle_time_ms > 0
     assert throttled.session_id == begun.session_id
-    clock.advance(throttled.throttle_time_ms / 1000)
+    clock.skip(throttled.throttle_time_ms / 1000)
     last = await client.call("Fetch", 11, fetch(session_epoch=3, **session))
     assert len(last.responses[0].partitions[0].records) > SIZE
 
@@ -252,14 +252,14 @@ async def test_a_throttled_session_goes_on(scene: Scene, clock: ManualClock) -> 
 async def test_a_fetch_brings_what_its_quota_allows(
     scene: Scene, clock: ManualClock
 ) -> None:
-    """Ten seconds' bytes are the most; the rest of the response costs a few ms."""
+    """At most ten seconds' bytes; the rest of the response costs a few ms."""
     _, client = scene
     for _ in range(3):
         await produce(client, 40_000)
     await put(client, EVERYBODY, consumer_byte_rate=10_000)
     throttled = await client.call("Fetch", 11, fetch())
     assert 0 < throttled.throttle_time_ms < 20
-    clock.advance(throttled.throttle_time_ms / 1000)
+    clock.skip(throttled.throttle_time_ms / 1000)
     response = await client.call("Fetch", 11, fetch())
     assert len(response.responses[0].partitions[0].records) == 100_000
 
@@ -268,18 +268,18 @@ async def test_a_fetch_brings_what_its_quota_allows(
 
 
 async def test_a_busy_client_waits(scene: Scene, clock: ManualClock) -> None:
-    """The next response has the throttle time: a window at most, a second."""
+    """The next response has the throttle time: at most a window, a second."""
     _, client = scene
     await put(client, EVERYBODY, request_percentage=1e-9)
     response = await client.call("Metadata", 9, requests.metadata("t"))
     assert response.throttle_time_ms == 1000
-    clock.advance(12)
+    clock.skip(12)
     response = await client.call("Metadata", 9, requests.metadata("t"))
     assert response.throttle_time_ms == 0
 
 
 async def test_a_heartbeat_has_a_throttle_time(scene: Scene) -> None:
-    """Also a response that is mostly sent as it was encoded before."""
+    """Also a response that is usually sent in its cached encoding."""
     _, client = scene
     heartbeat = HeartbeatRequest("g", 0, "m")
     await client.call("Heartbeat", 4, heartbeat)
@@ -306,23 +306,23 @@ EXCEEDED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 async def test_partitions_are_created_at_a_rate(
     scene: Scene, clock: ManualClock
 ) -> None:
-    """Eleven at once at one a second; a topic that goes beyond that is the last."""
+    """Eleven at once at one a second; the topic that exceeds that is the last."""
     broker, client = scene
     await put(client, EVERYBODY, controller_mutation_rate=1)
     assert await create(client, "a", 5) == (0, 0)
     assert await create(client, "b", 8) == (0, 0)
     assert await create(client, "c", 1) == (EXCEEDED, 2000)
     assert "c" not in broker.cluster.topics.by_name
-    clock.advance(2)
+    clock.skip(2)
     assert await create(client, "c", 1) == (0, 0)
-    # Older clients do not know the error: they are granted it, and wait.
+    # Older clients do not know the error: the request is granted, and they wait.
     assert await create(client, "d", 1, version=5) == (0, 2000)
 
 
 async def test_partitions_are_deleted_and_added_at_a_rate(
     scene: Scene, clock: ManualClock
 ) -> None:
-    """Of a deleted topic all partitions count, of one that grows the new ones."""
+    """All partitions of a deleted topic count, and the new ones of one that grows."""
     broker, client = scene
     await create(client, "a", 12)
     await put(client, EVERYBODY, controller_mutation_rate=1)
@@ -332,7 +332,7 @@ async def test_partitions_are_deleted_and_added_at_a_rate(
     assert rows == [("a", 0), ("t", EXCEEDED)]
     assert response.throttle_time_ms == 1000
     assert [*broker.cluster.topics.by_name] == ["t"]
-    clock.advance(1)
+    clock.skip(1)
     for count, error, throttle_ms in ((3, 0, 0), (4, EXCEEDED, 2000)):
         grow = requests.create_partitions("t", count)
         response = await client.call("CreatePartitions", 3, grow)
@@ -376,7 +376,7 @@ def test_an_idle_rate_is_forgotten() -> None:
 async def test_a_rate_of_changes_that_is_no_rate(
     scene: Scene, quota: float, second: tuple[int, int]
 ) -> None:
-    """The first topic uses up a tiny quota; the other quotas refuse nothing."""
+    """The first topic exhausts a tiny quota; the other quotas refuse nothing."""
     _, client = scene
     assert await put(client, EVERYBODY, controller_mutation_rate=quota) == 0
     assert await create(client, "a", 1) == (0, 0)

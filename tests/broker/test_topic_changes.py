@@ -1,4 +1,4 @@
-"""Many topics change: in pieces, written down together, one request after the other."""
+"""Changes of many topics: in pieces, saved together, one request after the other."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def ask_create(client: WireClient, *names: str, partitions: int = 1) -> No
 
 
 async def created(client: WireClient) -> dict[str, int]:
-    """The error codes that CreateTopics is answered with."""
+    """The error codes of CreateTopics."""
     answer = await client.response("CreateTopics", 7)
     return {topic.name: topic.error_code for topic in answer.topics}
 
@@ -52,7 +52,7 @@ async def created(client: WireClient) -> dict[str, int]:
 async def create(
     client: WireClient, *names: str, partitions: int = 1
 ) -> dict[str, int]:
-    """Creates topics: error codes by name."""
+    """Creates topics; returns error codes by name."""
     await ask_create(client, *names, partitions=partitions)
     return await created(client)
 
@@ -63,13 +63,13 @@ async def ask_delete(client: WireClient, *names: str) -> None:
 
 
 async def deleted(client: WireClient) -> dict[str | None, int]:
-    """The error codes that DeleteTopics is answered with."""
+    """The error codes of DeleteTopics."""
     answer = await client.response("DeleteTopics", 6)
     return {row.name: row.error_code for row in answer.responses}
 
 
 async def asked_for(client: WireClient, *names: str) -> dict[str | None, int]:
-    """Metadata, which creates topics: error codes by name."""
+    """Metadata, which creates topics; returns error codes by name."""
     answer = await client.call("Metadata", 9, metadata(*names))
     return {topic.name: topic.error_code for topic in answer.topics}
 
@@ -80,24 +80,24 @@ async def ask_grow(client: WireClient, name: str, count: int) -> None:
 
 
 async def grown(client: WireClient) -> int:
-    """The error code that CreatePartitions is answered with."""
+    """The error code of CreatePartitions."""
     answer = await client.response("CreatePartitions", 3)
     return int(answer.results[0].error_code)
 
 
 async def grow(client: WireClient, name: str, count: int) -> int:
-    """Adds partitions to a topic: the error code."""
+    """Adds partitions to a topic; returns the error code."""
     await ask_grow(client, name, count)
     return await grown(client)
 
 
 async def ping(client: WireClient) -> None:
-    """The quickest request."""
+    """The fastest request."""
     await client.call("ApiVersions", 3, ApiVersionsRequest("a", "1"))
 
 
 def lines(path: Path) -> int:
-    """How often something has been written down since the start."""
+    """The number of saved changes since the start."""
     return (path / "cluster.log").read_bytes().count(b"\n")
 
 
@@ -107,7 +107,7 @@ def partitions_of(path: Path) -> set[str]:
 
 
 async def test_one_request_is_written_down_once(tmp_path: Path) -> None:
-    """However many topics it creates, asks for, or deletes: one line, one fsync."""
+    """One request is one line and one fsync, however many topics it changes."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
         assert lines(path) == 0
@@ -129,7 +129,7 @@ async def test_one_request_is_written_down_once(tmp_path: Path) -> None:
 async def test_very_many_partitions_are_written_down_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that no line, and no turn of the loop, grows with the request."""
+    """So no line, and no turn of the loop, grows with the request."""
     path = tmp_path / "data"
     monkeypatch.setattr(new_topics, "MOST_PARTITIONS", 10)
     async with broker_on(path) as broker, connected(broker) as client:
@@ -139,7 +139,7 @@ async def test_very_many_partitions_are_written_down_in_parts(
 
 
 async def test_changes_do_not_pile_up(tmp_path: Path) -> None:
-    """cluster.log is folded into cluster.json when it has outgrown it."""
+    """cluster.log is merged into cluster.json when it is outgrown."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
         await create(client, "t")
@@ -159,7 +159,7 @@ async def test_changes_do_not_pile_up(tmp_path: Path) -> None:
 async def test_the_change_that_is_one_too_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """cluster.json has the change that had it written anew, after a kill, too."""
+    """cluster.json has the change that caused its rewrite, also after a kill."""
     monkeypatch.setattr(journal, "SMALLEST_OUTGROWN", 1)
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
@@ -170,7 +170,7 @@ async def test_the_change_that_is_one_too_many(
 
 
 async def test_others_are_served_meanwhile() -> None:
-    """A request that creates many topics is not done yet when a later one is."""
+    """A later request is done before one that creates many topics."""
     async with Broker() as broker, connections(broker, 2) as (client, other):
         await ask_create(client, *MANY)
         await ping(other)
@@ -185,27 +185,27 @@ async def test_others_are_served_meanwhile() -> None:
 
 
 async def test_one_name_twice_at_the_same_time() -> None:
-    """The second request comes after the first, and finds the topic there."""
+    """The second request comes after the first, and finds the topic."""
     async with Broker() as broker, connections(broker, 3) as (client, other, third):
         await ask_create(client, *MANY)
         await ping(other)
         await ask_create(other, MANY[-1], "new")
         await ping(third)
-        # Also one that is too much like it.
+        # Also one that collides with it.
         assert await create(third, "t.b", MANY[0]) == {"t.b": 0, MANY[0]: EXISTS}
         assert await created(client) == dict.fromkeys(MANY, 0)
         assert await created(other) == {MANY[-1]: EXISTS, "new": 0}
 
 
 async def test_a_client_asks_for_a_topic_that_is_being_created(tmp_path: Path) -> None:
-    """It finds the one that there is: no second one, and no error."""
+    """It finds the same topic: no second one, and no error."""
     async with (
         broker_on(tmp_path / "data") as broker,
         connections(broker, 2) as (client, other),
     ):
         await ask_create(client, *SOME, partitions=2)
         await ping(other)
-        # The first answer about any new topic.
+        # The first response for any new topic.
         asked = SOME[-1], "other"
         assert (await asked_for(other, *asked)) == {SOME[-1]: 0, "other": UNKNOWN}
         assert await created(client) == dict.fromkeys(SOME, 0)
@@ -264,7 +264,7 @@ async def test_a_client_that_goes_leaves_no_half_of_it() -> None:
 async def test_a_stop_while_topics_are_being_created(
     tmp_path: Path, is_killed: bool
 ) -> None:
-    """None of them was acknowledged, none is there, and no folder is left of any."""
+    """No topic was acknowledged, none exists, and no folder is left."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connections(broker, 2) as (client, other):
         await create(other, "before")
@@ -300,7 +300,7 @@ async def test_a_stop_while_topics_are_being_deleted(
 
 
 async def test_topics_that_cannot_be_written_down(tmp_path: Path) -> None:
-    """All of the request are refused, also where only the last step failed."""
+    """All topics of the request are refused, even if only the last step failed."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
         assert await create(client, "there") == {"there": 0}
@@ -328,7 +328,7 @@ async def test_a_client_cannot_create_more_by_asking() -> None:
 
 
 async def test_a_name_that_is_repeated_is_answered_once() -> None:
-    """Two thousand times the same large topic is that topic, by name and by id."""
+    """One large topic, requested two thousand times, is answered once."""
     async with Broker() as broker, connected(broker) as client:
         await create(client, "large", partitions=1000)
         topic_id = broker.cluster.topics.by_name["large"].id

@@ -24,7 +24,7 @@ SOME_ID = bytes(range(16))
 async def test_versions_that_take_no_ids_refuse_all_topics(
     version: int, asked: MetadataRequestTopic
 ) -> None:
-    """They have fields for ids, but no null name: as in Kafka, nothing is described."""
+    """They have fields for ids, but no null name: as in Kafka, all are refused."""
     async with served() as client:
         request = MetadataRequest([MetadataRequestTopic(name="t"), asked])
         answer = await client.call("Metadata", version, request)
@@ -40,7 +40,7 @@ async def test_versions_that_take_no_ids_refuse_all_topics(
 
 
 async def test_an_unknown_id_has_no_name() -> None:
-    """From v12 on."""
+    """From v12 on, an unknown id has a null name."""
     async with served() as client:
         request = MetadataRequest([MetadataRequestTopic(SOME_ID, None)])
         (found,) = (await client.call("Metadata", 12, request)).topics

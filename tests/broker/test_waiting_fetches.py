@@ -1,4 +1,4 @@
-"""Fetches that wait: their memory, their cost at an append, their order."""
+"""Waiting fetches: their memory, their cost at an append, their order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Scene:
         self.logs = broker.cluster.create_topic("t", partitions).partitions
 
     def append(self, index: int = 0, size: int = 0) -> None:
-        """One batch, of some more bytes than this."""
+        """Appends one batch of slightly more bytes than this."""
         batch = build_batch([Record(0, -1, b"k", bytes(size))])
         log = self.logs[index]
         assert not log.append(batch, now_ms=self.broker.cluster.now_ms()).error_code
@@ -44,7 +44,7 @@ class Scene:
         await until(lambda: [len(log.watchers) for log in self.logs] != before)
 
     async def answer(self, client: WireClient) -> list[tuple[int, int]]:
-        """Error and bytes of each row of the answer to a fetch."""
+        """Error and bytes of each row of a fetch response."""
         response = await client.response("Fetch", 11)
         rows = [row for topic in response.responses for row in topic.partitions]
         return [(row.error_code, len(row.records or b"")) for row in rows]
@@ -59,7 +59,7 @@ async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 def fetch(*offsets: int, **fields: Any) -> FetchRequest:
-    """A fetch that waits long, of partitions 0, 1, ... from these offsets."""
+    """A fetch with a long wait, of partitions 0, 1, ... from these offsets."""
     return requests.fetch(*offsets, wait_ms=LONG_MS, **fields)
 
 
@@ -70,7 +70,7 @@ def bytes_read() -> int:
 
 
 async def test_a_repeated_partition_is_fetched_once(scene: Scene) -> None:
-    """The last of its rows counts, as in Kafka; and it waits only once."""
+    """As in Kafka, the last of its rows counts; it waits only once."""
     scene.append()
     rows = [FetchPartition(0, fetch_offset=9, partition_max_bytes=1)] * 5_000
     rows += [FetchPartition(0, fetch_offset=0, partition_max_bytes=2**20)]
@@ -84,7 +84,7 @@ async def test_a_repeated_partition_is_fetched_once(scene: Scene) -> None:
 
 
 async def test_a_fetch_that_waits_reads_nothing(scene: Scene) -> None:
-    """It knows the sizes of the records, and an append reads none of them again."""
+    """It knows the sizes of the records, and an append does not read them again."""
     for _ in range(8):
         scene.append(size=MEGABYTE // 2)
     async with connections(scene.broker, 20) as many:
@@ -133,7 +133,7 @@ async def test_a_partition_counts_up_to_its_limit(scene: Scene) -> None:
 
 
 async def test_a_first_batch_above_all_limits(scene: Scene) -> None:
-    """It goes out whole (KIP-74) and counts as a whole, but not for who waits."""
+    """It is sent whole (KIP-74); for waiting fetches it counts up to the limit."""
     rows = [FetchPartition(0, fetch_offset=0, partition_max_bytes=1)]
     topics = [FetchTopic("t", ZERO_UUID, rows)]
     async with connections(scene.broker, 2) as (early, late):
@@ -147,7 +147,7 @@ async def test_a_first_batch_above_all_limits(scene: Scene) -> None:
 
 
 async def test_more_than_a_response_holds_is_not_waited_for(scene: Scene) -> None:
-    """Kafka waits for ``fetch.max.bytes`` at most."""
+    """Kafka waits for at most ``fetch.max.bytes``."""
     for _ in range(5):
         scene.append(size=3_000)
     async with connections(scene.broker, 1) as (client,):
@@ -157,7 +157,7 @@ async def test_more_than_a_response_holds_is_not_waited_for(scene: Scene) -> Non
 
 
 async def test_an_error_is_answered_at_once(scene: Scene) -> None:
-    """Whatever the others have; an offset behind the end is one."""
+    """Whatever the other partitions have; an offset beyond the end is an error."""
     async with connections(scene.broker, 1) as (client,):
         await client.send("Fetch", 11, fetch(0, 7))
         assert await scene.answer(client) == [
@@ -167,7 +167,7 @@ async def test_an_error_is_answered_at_once(scene: Scene) -> None:
 
 
 async def test_many_fetches_are_answered_one_a_turn(scene: Scene) -> None:
-    """The append answers none of them; others are served in between."""
+    """The append answers none of them; other work runs in between."""
     async with connections(scene.broker, 41) as (other, *many):
         for client in many:
             await scene.waits(client, fetch(0))
@@ -182,7 +182,7 @@ async def test_many_fetches_are_answered_one_a_turn(scene: Scene) -> None:
 
 
 async def test_few_fetches_are_answered_by_the_append(scene: Scene) -> None:
-    """No turn is lost where there is no crowd."""
+    """A few fetches are answered without losing a turn."""
     async with connections(scene.broker, 2) as many:
         for client in many:
             await scene.waits(client, fetch(0))
@@ -205,7 +205,7 @@ async def test_a_deleted_topic_answers_many_one_a_turn(scene: Scene) -> None:
 
 
 async def test_a_long_answer_is_read_in_turns(scene: Scene) -> None:
-    """A topic that goes meanwhile is unknown in the end."""
+    """A topic that is deleted meanwhile ends as unknown."""
     for _ in range(12):
         scene.append(size=MEGABYTE // 2)
     async with connections(scene.broker, 1) as (client,):
@@ -220,7 +220,7 @@ async def test_a_long_answer_is_read_in_turns(scene: Scene) -> None:
 
 
 async def test_clients_that_do_not_read_get_less(scene: Scene) -> None:
-    """Unread answers are counted; beyond a limit fetches get one piece."""
+    """Unread responses are counted; beyond a limit fetches get one piece."""
     for _ in range(40):
         scene.append(size=MEGABYTE - 10_000)
     unread = scene.broker.cluster.unread
@@ -240,7 +240,7 @@ async def test_clients_that_do_not_read_get_less(scene: Scene) -> None:
 
 
 async def test_a_session_that_waits_names_what_has_changed(scene: Scene) -> None:
-    """Records from before and from meanwhile, and a log that starts later."""
+    """Earlier and new records, and a log that starts later."""
     logs = scene.broker.cluster.create_topic("s", 5).partitions
     batch = build_batch([Record(0, -1, b"k", bytes(100))])
     for index in (0, 1, 2):

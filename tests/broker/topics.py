@@ -7,6 +7,6 @@ from kohort.broker.server import Broker
 
 
 def delete_topic(broker: Broker, name: str) -> None:
-    """Deletes a topic, and what groups have committed for it, in one turn."""
+    """Deletes a topic, and groups' committed offsets for it, in one turn."""
     cluster = broker.cluster
     finish(cluster.delete_topics([cluster.topics.by_name[name]], Pace()))

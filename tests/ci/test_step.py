@@ -1,4 +1,4 @@
-"""`.ci/step.py`: failed tests run again alone, steps that hang are stopped."""
+"""`.ci/step.py`: failed tests run again alone, hanging steps are stopped."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_hung():
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process has ended; its parent may not have noticed."""
+    """Returns whether a process has ended; its parent may not have noticed."""
     stat = Path(f"/proc/{pid}/stat")
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
@@ -78,6 +78,7 @@ class Steps:
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # it takes longer than the tests
             "PYTEST_PLUGINS": "xdist.plugin",
             "STEPS_FOLDER": str(results),
+            "STEPS_BEGAN": str(time.time()),
             "STEPS_END": str(time.time() + 1000),
         }
 
@@ -138,11 +139,13 @@ def test_failed_tests_run_again_alone(steps: Steps) -> None:
     status, lines = steps.summary()
     assert status == 1
     assert re.fullmatch("FAILED a step: =+ 3 failed, 1 passed in .*", lines[0])
-    assert lines[1].split() == ["failed:", "test_mixed.py::test_broken"]
-    assert sorted(lines[2:]) == [
-        "flaky, passed alone: test_mixed.py::test_crash (a step)",
-        "flaky, passed alone: test_mixed.py::test_flaky (a step)",
-    ]
+    assert lines[1].strip() == (
+        "failed: test_mixed.py::test_broken: assert first is None"
+    )
+    crash, flaky = sorted(lines[2:])
+    passed = "flaky, passed alone: test_mixed.py::test_"
+    assert re.fullmatch(rf"{passed}crash \(a step\): worker .* crashed .*", crash)
+    assert flaky == f"{passed}flaky (a step): AssertionError: assert not True"
 
 
 def test_a_step_whose_tests_are_only_flaky_is_ok(steps: Steps) -> None:
@@ -162,7 +165,9 @@ def test_flaky(pytestconfig):
     assert status == 0
     status, lines = steps.summary()
     assert status == 0
-    assert lines[1] == "flaky, passed alone: test_flaky.py::test_flaky (a step)"
+    assert lines[1].startswith(
+        "flaky, passed alone: test_flaky.py::test_flaky (a step): "
+    )
 
 
 def test_a_session_with_a_broken_module_fails_at_once(steps: Steps) -> None:
@@ -174,7 +179,7 @@ def test_a_session_with_a_broken_module_fails_at_once(steps: Steps) -> None:
 
 
 def test_many_failures_fail_at_once(steps: Steps) -> None:
-    """The first ten are in the summary."""
+    """The summary has the first ten, with their errors."""
     steps.write(
         "test_many.py",
         "import pytest\n\n"
@@ -184,8 +189,25 @@ def test_many_failures_fail_at_once(steps: Steps) -> None:
     status, output = steps.run_pytest()
     assert (status, "again, alone" in output) == (1, False)
     _, lines = steps.summary()
-    assert lines[1].split() == ["failed:", "test_many.py::test_many[0]"]
-    assert lines[-1].split() == ["failed:", "2", "more"]
+    assert lines[1].strip() == "failed: test_many.py::test_many[0]: assert 0 < 0"
+    assert lines[-1].strip() == "failed with 2 other errors"
+
+
+def test_tests_that_fail_alike_share_a_line_with_the_cause(steps: Steps) -> None:
+    """The line of an error from Java also has the causes that it names."""
+    steps.write(
+        "test_java.py",
+        "import pytest\n\n"
+        "@pytest.mark.parametrize('n', range(11))\n"
+        "def test_java(n):\n"
+        "    raise OSError('a call\\n: Aborted\\n\\tat X.java\\nCaused by: Full disk')",
+    )
+    steps.run_pytest()
+    _, lines = steps.summary()
+    error = "OSError: a call : Aborted Caused by: Full disk"
+    assert (
+        lines[1].strip() == f"failed: test_java.py::test_java[0] and 10 more: {error}"
+    )
 
 
 def test_a_hung_test_is_named_with_its_tasks(steps: Steps) -> None:
@@ -235,10 +257,13 @@ def test_a_process_that_was_left_behind_and_ends_is_gone(steps: Steps) -> None:
 
 def test_four_flaky_tests_in_all_steps_fail_the_run(steps: Steps) -> None:
     """Three flaky tests do not fail the run."""
-    first = {"name": "1", "outcome": "ok", "s": 1.0, "line": "", "flaky": ["a", "b"]}
-    second = {**first, "name": "2", "flaky": ["c"]}
-    third = {**first, "name": "3", "flaky": ["d"]}
-    steps.finish(*({**each, "failed": []} for each in (first, second)))
+
+    def step(name: str, *flaky: str) -> dict[str, object]:
+        tests = dict.fromkeys(flaky, "assert 0")
+        common = {"name": name, "outcome": "ok", "s": 1.0, "line": ""}
+        return {**common, "flaky": tests, "failed": {}}
+
+    steps.finish(step("1", "a", "b"), step("2", "c"))
     assert steps.summary()[0] == 0
-    steps.finish(*({**each, "failed": []} for each in (first, second, third)))
+    steps.finish(step("1", "a", "b"), step("2", "c"), step("3", "d"))
     assert steps.summary()[0] == 1

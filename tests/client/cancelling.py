@@ -1,4 +1,4 @@
-"""Cancellation at each await of a coroutine, one after the other."""
+"""Cancellation at each await of a coroutine in turn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _CancelledAt:
-    """Runs a coroutine; its task is cancelled when it waits for the nth time."""
+    """Runs a coroutine; cancels its task at the nth await."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, object], at: int) -> None:
         self.coroutine = coroutine
@@ -44,10 +44,10 @@ async def cancel_at_every_await(
 
     Args:
         make: makes the coroutine.
-        afterwards: asserts what has to hold after each of them.
+        afterwards: checks the state after each of them.
 
     Returns:
-        How many times it was cancelled, until it came to its end.
+        The number of cancellations, until the coroutine finished.
     """
     at = 0
     while True:

@@ -1,4 +1,4 @@
-"""What the client's tests talk to: kohort in this process, or a Kafka that runs.
+"""Brokers for the client's tests: kohort in this process, or a running Kafka.
 
 A scene that asks for `servers`, `stage`, `small` or `broker_process` is played on
 kohort, and, marked `interop`, on Apache Kafka 4.3, which `tests.apache_kafka` starts;
@@ -20,8 +20,13 @@ from kohort.broker.server import Broker
 from kohort.client.admin import Admin
 from kohort.client.administering.values import ConfigResource, ResourceType
 
-CONFIG = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100}
-"""Of all brokers: groups begin at once, and crashed members are soon gone."""
+CONFIG = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 100,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 50,
+    "transaction.state.log.num.partitions": 4,
+}
+"""Settings of all brokers: no initial delay, short sessions, quick time-outs."""
 SMALL = CONFIG | {"group.max.size": 2}
 
 StartKafka = Callable[[Mapping[str, object]], apache_kafka.Kafka]
@@ -36,7 +41,7 @@ def start_kafka() -> Iterator[StartKafka]:
 
         def start(config: Mapping[str, object]) -> apache_kafka.Kafka:
             key = repr(sorted(config.items()))
-            if key in failed:  # it takes long to fail: once will do
+            if key in failed:  # a failure takes long: fail only once
                 pytest.fail(failed[key])
             if key not in nodes:
                 try:
@@ -66,7 +71,7 @@ async def servers(
 
 @pytest.fixture
 def stage(servers: str) -> Stage:
-    """Such a cluster, and a topic and a group on it that nobody has used."""
+    """Such a cluster, and unused names for a topic and a group."""
     return Stage(servers, uuid.uuid4().hex[:12])
 
 
@@ -76,9 +81,10 @@ def stage(servers: str) -> Stage:
 async def small(
     request: pytest.FixtureRequest, start_kafka: StartKafka
 ) -> AsyncIterator[Stage]:
-    """A cluster whose groups take two members, and no more.
+    """A cluster whose groups have at most two members.
 
-    kohort says so in KIP-389's number and in Apache Kafka's (`wire.error.numbering`).
+    kohort refuses others with KIP-389's error code and with Apache Kafka's
+    (`wire.error.numbering`).
     """
     suffix = uuid.uuid4().hex[:12]
     if request.param == RUNNING:
@@ -104,5 +110,5 @@ async def _needs_small_groups(address: str) -> None:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> SentRequests:
-    """What the clients of this process send from now on."""
+    """The requests that clients of this process send from now on."""
     return SentRequests.watching(monkeypatch)

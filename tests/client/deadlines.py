@@ -1,4 +1,4 @@
-"""Time that is up when an attempt has failed, on however slow a machine."""
+"""Deadlines that pass exactly when an attempt has failed, on any machine."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from kohort.client.network.cluster import Cluster
 
 LIMIT_S = 60
-"""What ``default.api.timeout.ms`` and ``max.block.ms`` are by default."""
+"""Defaults of ``default.api.timeout.ms`` and ``max.block.ms``."""
 
 
 def pass_deadline_after_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop's clock goes on by all the time there is when an attempt has failed."""
+    """Advances the loop's clock past all deadlines when an attempt fails."""
     loop = asyncio.get_running_loop()
     now, back_off = loop.time, Cluster.back_off
 

@@ -1,4 +1,4 @@
-"""A broker by script: it knows ApiVersions, and says of the rest what it is told."""
+"""A scripted broker: it knows ApiVersions; the test scripts all other answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ from kohort.protocol.apis.k10_find_coordinator import (
     FindCoordinatorResponse,
 )
 from kohort.protocol.apis.k12_heartbeat import HeartbeatResponse
-from kohort.protocol.apis.k18_api_versions import ApiVersion, ApiVersionsResponse
+from kohort.protocol.apis.k18_api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.generated_calls import skip_tags
 from kohort.protocol.registry import API_VERSIONS, APIS, BY_KEY, BY_NAME, Api
@@ -29,11 +33,11 @@ Versions = tuple[int, int]
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 TOPIC_ID = bytes(range(16))
-"""Of every topic."""
+"""The id of every topic."""
 
 
 class Asked:
-    """A request that was received, and how it is answered."""
+    """A received request, and ways to answer it."""
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class Asked:
         self.message = message
 
     def frame(self, response: object) -> bytes:
-        """A response as it goes over the wire."""
+        """Encodes a response."""
         tags = b"\0" if self.api.response_header_version(self.version) else b""
         body = tags + self.api.response(self.version).encode(response)
         return struct.pack(">ii", len(body) + 4, self.correlation_id) + body
@@ -64,7 +68,7 @@ class Asked:
         self.writer.write(data)
 
     def close(self) -> None:
-        """Closes the connection once all is sent."""
+        """Closes the connection after all is sent."""
         self.writer.close()
 
 
@@ -75,15 +79,15 @@ class FakeBroker:
     """Listens on 127.0.0.1.
 
     Args:
-        answers: what is done about requests, by the API's name; others are kept
-            and not answered.
-        versions: those that it has in place of all, by the API's name.
-        tls: for connections with TLS.
+        answers: handlers of requests, by API name; other requests are only recorded.
+        versions: restricted versions, by API name.
+        features: the finalized features.
+        tls: the context for TLS.
 
     Attributes:
         asked: the requests so far.
-        opened: how many connections there have been.
-        gate: while it is not set nothing is read.
+        opened: number of connections so far.
+        gate: while it is not set, nothing is read.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class FakeBroker:
         answers: Mapping[str, Answer] | None = None,
         *,
         versions: Mapping[str, Versions] | None = None,
+        features: Mapping[str, int] | None = None,
         tls: SSLContext | None = None,
     ) -> None:
         self.answers = dict(answers or {})
@@ -102,6 +107,7 @@ class FakeBroker:
         self.gate = asyncio.Event()
         self.gate.set()
         self.port = 0
+        self.features = dict(features or {})
         self._tls = tls
         self._server: asyncio.Server
         self._changed = asyncio.Event()
@@ -126,12 +132,12 @@ class FakeBroker:
         await self.is_left_alone()
 
     def hang_up(self) -> None:
-        """Ends all connections at once."""
+        """Closes all connections."""
         for writer in self._writers:
             writer.transport.abort()
 
     async def has_been_asked(self, count: int) -> None:
-        """Returns when so many requests were received, ApiVersions not counted."""
+        """Returns when this many requests were received, without ApiVersions."""
         while len(self.asked) < count:
             await self._change()
 
@@ -140,7 +146,7 @@ class FakeBroker:
         return [asked for asked in self.asked if asked.api.name == api]
 
     async def has_got(self, api: str, count: int = 1) -> None:
-        """Returns when so many requests of an API were received."""
+        """Returns when this many requests of an API were received."""
         while len(self.of(api)) < count:
             await self._change()
 
@@ -178,7 +184,11 @@ class FakeBroker:
             is_known = lowest <= version <= highest
             asked = Asked(writer, api, version if is_known else 0, correlation_id, None)
             code = ErrorCode.NONE if is_known else ErrorCode.UNSUPPORTED_VERSION
-            asked.reply(ApiVersionsResponse(code, self._rows()))
+            finalized = [FinalizedFeatureKey(*each) for each in self.features.items()]
+            epoch = 0 if finalized else -1
+            asked.reply(
+                ApiVersionsResponse(code, self._rows(), 0, (), epoch, finalized)
+            )
             return
         assert lowest <= version <= highest, f"{api.name} v{version}"
         start = 10 + max(id_size, 0)
@@ -203,7 +213,7 @@ class FakeBroker:
 def knows(*nodes: tuple[int, FakeBroker], partitions: int = 0) -> Answer:
     """Answers Metadata with these nodes, by id.
 
-    The first is the controller, and leads so many partitions of each topic.
+    The first is the controller, and leads this many partitions of each topic.
     """
 
     def answer(asked: Asked) -> None:
@@ -240,7 +250,7 @@ def alive(asked: Asked) -> None:
 
 @contextlib.asynccontextmanager
 async def alone(**options: Any) -> AsyncIterator[FakeBroker]:
-    """A fake that is a cluster of its own, and coordinates all groups."""
+    """A fake broker that is its own cluster, and coordinates all groups."""
     async with FakeBroker(**options) as fake:
         ours = {"Metadata": knows((1, fake)), "FindCoordinator": coordinates(fake)}
         fake.answers = ours | fake.answers
@@ -249,7 +259,7 @@ async def alone(**options: Any) -> AsyncIterator[FakeBroker]:
 
 @contextlib.asynccontextmanager
 async def peer(serve: Serve) -> AsyncIterator[str]:
-    """Somebody who is no broker: the address."""
+    """A listener that is not a broker: the address."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def until_the_end(

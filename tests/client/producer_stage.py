@@ -18,11 +18,11 @@ from kohort.protocol.apis.k22_init_producer_id import InitProducerIdResponse
 from kohort.protocol.records import BatchHeader, Record, read_header, read_records
 
 QUICK = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 20, "reconnect_backoff_ms": 5}
-"""Settings of producers in scenes: they try again soon."""
+"""Settings of producers in scenes: short retries."""
 
 
-def producer(broker: Broker | FakeBroker | str, **settings: Any) -> Producer:
-    """A producer for a broker, or for an address."""
+def producer(broker: Broker | FakeBroker | str, **settings: Any) -> Producer[Any, Any]:
+    """A producer for a broker or an address."""
     if isinstance(broker, str):
         servers = broker
     elif isinstance(broker, Broker):
@@ -59,7 +59,7 @@ def values(broker: Broker, topic: str, partition: int = 0) -> list[bytes | None]
 
 
 async def made(broker: Broker | str, partitions: int = 1, **configs: str) -> None:
-    """Makes the topic "t"."""
+    """Creates the topic "t"."""
     servers = broker if isinstance(broker, str) else broker.bootstrap_servers
     async with Admin(bootstrap_servers=servers) as admin:
         topic = NewTopic("t", partitions, 1, configs=configs)
@@ -73,12 +73,12 @@ class Leader(FakeBroker):
     """The one node of a cluster, which leads both partitions of "t".
 
     Args:
-        produce: what is done about Produce; None to take everything.
-        leads: which of the partitions have a leader.
+        produce: handles Produce; None accepts everything.
+        leads: the partitions with a leader.
 
     Attributes:
-        batches: the headers of all batches that were received.
-        ids: how many producer ids were given.
+        batches: the headers of all received batches.
+        ids: number of assigned producer ids.
     """
 
     def __init__(
@@ -110,15 +110,15 @@ class Leader(FakeBroker):
         self._then(asked)
 
     def take(self, asked: Asked) -> None:
-        """Says that all is written."""
+        """Answers that all was written."""
         self.say(asked, 0)
 
     def say(self, asked: Asked, code: int, **fields: Any) -> None:
-        """Answers this code for all partitions."""
+        """Answers with this code for all partitions."""
         asked.reply(self.response(asked, code, **fields))
 
     def response(self, asked: Asked, code: int, **fields: Any) -> ProduceResponse:
-        """The answer of this code for all partitions."""
+        """The response with this code for all partitions."""
         offset = -1 if code else 5
         return ProduceResponse(
             [
@@ -136,11 +136,11 @@ class Leader(FakeBroker):
 
 
 def silent(_: Asked) -> None:
-    """Answers nothing."""
+    """Does not answer."""
 
 
 def answering(*codes: int, fields: dict[str, Any] | None = None) -> Leader:
-    """A leader that answers these codes first, and then takes everything."""
+    """A leader that answers with these codes first, and then accepts everything."""
     left = [*codes]
 
     def answer(asked: Asked) -> None:

@@ -1,4 +1,4 @@
-"""A relay between clients and a broker, which may use TLS or break connections."""
+"""A relay between clients and a broker, with TLS or broken connections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Relay:
     """Takes connections and passes their bytes on.
 
     Args:
-        context: for TLS towards the clients; None for plain connections.
+        context: for TLS with the clients; None for plaintext.
 
     Attributes:
         target: the broker's port.
@@ -70,7 +70,7 @@ class Relay:
         to_broker: asyncio.StreamWriter,
         broken: asyncio.Event,
     ) -> None:
-        """Passes requests on; sets `broken` after the last."""
+        """Relays requests; sets `broken` after the last."""
         while data := await requests.read(_CHUNK):
             to_broker.write(data)
             await to_broker.drain()
@@ -82,7 +82,7 @@ class Relay:
         to_client: asyncio.StreamWriter,
         broken: asyncio.Event,
     ) -> None:
-        """Passes responses on, until the connection is broken."""
+        """Relays responses until the connection is broken."""
         while (data := await responses.read(_CHUNK)) and not broken.is_set():
             to_client.write(data)
             await to_client.drain()
@@ -113,7 +113,7 @@ class LossyRelay(Relay):
         to_broker: asyncio.StreamWriter,
         broken: asyncio.Event,
     ) -> None:
-        """Passes requests on one by one."""
+        """Relays requests one by one."""
         while True:
             head = await requests.readexactly(6)
             size, key = struct.unpack(">ih", head)

@@ -1,4 +1,4 @@
-"""The requests that clients of this process send, seen where they are written."""
+"""The requests that clients of this process send, recorded where they are written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kohort.client.network.connection import Connection
 
 @dataclass(slots=True)
 class Exchange:
-    """A request, and its response once there is one."""
+    """A request, and its response when there is one."""
 
     api: str
     request: Any
@@ -33,7 +33,7 @@ class SentRequests:
 
     @classmethod
     def watching(cls, monkeypatch: pytest.MonkeyPatch) -> Self:
-        """Looks on for the time of a test."""
+        """Records for the time of a test."""
         self = cls()
         post = Connection.post
 
@@ -63,7 +63,7 @@ class SentRequests:
     def requests(
         self, api: str, group: str, member_id: str | None = None
     ) -> list[Exchange]:
-        """Those of an API and a group, and of one member."""
+        """The requests of an API and a group, and of one member."""
         return [
             each
             for each in self.exchanges
@@ -75,14 +75,18 @@ class SentRequests:
     def answered(
         self, api: str, group: str, member_id: str | None = None
     ) -> list[Exchange]:
-        """Those of them that have a response."""
+        """Those with a response."""
         found = self.requests(api, group, member_id)
         return [each for each in found if each.response is not None]
 
     async def until(
         self, api: str, group: str, count: int, member_id: str | None = None
     ) -> None:
-        """Returns when so many of them have been answered."""
+        """Returns when this many have a response."""
         async with asyncio.timeout(PATIENCE):
             while len(self.answered(api, group, member_id)) < count:
-                await self._more.wait()
+                await self.more()
+
+    async def more(self) -> None:
+        """Returns after the next response."""
+        await self._more.wait()

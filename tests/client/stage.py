@@ -1,4 +1,4 @@
-"""Topics with records in them, and consumers of them, for scenes."""
+"""Topics with records, and consumers of them, for scenes."""
 
 from __future__ import annotations
 
@@ -14,51 +14,52 @@ import pytest
 from kohort.client.admin import Admin
 from kohort.client.administering.values import NewTopic
 from kohort.client.consumer import Consumer
+from kohort.client.consuming.chunks import ConsumerRecord
 from kohort.client.consuming.consumer_group import ConsumerRebalanceListener
 from kohort.client.offsets import TopicPartition
 from kohort.client.producer import Producer
 
 RUNNING = os.environ.get("KOHORT_INTEROP_BOOTSTRAP", "")
-"""A Kafka that runs; scenes that need nothing of kohort's own are played there."""
+"""A running Kafka, for the scenes that do not need kohort."""
 
 KAFKA = "Apache Kafka 4.3"
-"""What scenes are called by that are played on a node that `start_kafka` starts."""
+"""The parameter of scenes on a node that `start_kafka` starts."""
 
 QUICK = {"heartbeat_interval_ms": 50, "retry_backoff_ms": 10, "fetch_max_wait_ms": 50}
-"""Settings of consumers in scenes: they hear of everything soon."""
+"""Settings of consumers in scenes: short intervals."""
 
 PATIENCE = 60.0
-"""Seconds after which a scene is stuck; none takes as long."""
+"""Seconds after which a scene is stuck; none takes that long."""
 
 
 def on(*kohorts: str) -> list[Any]:
-    """The parameters of a scene that is played on these kohorts, and on Kafka."""
+    """The parameters of a scene on these kohort clusters, and on Kafka."""
     on_kafka = pytest.param(KAFKA, marks=pytest.mark.interop)
     return [RUNNING] if RUNNING else [*kohorts, on_kafka]
 
 
 class Servers(Protocol):
-    """What has an address: a broker in this process, or a `Stage`."""
+    """Anything with an address: a broker in this process, or a `Stage`."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where to ask for the others."""
+        """The bootstrap servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A cluster, and the names of one scene: other scenes use the cluster, too."""
+    """A cluster, and the names of one scene; other scenes share the cluster."""
 
     bootstrap_servers: str
     suffix: str
 
     def name(self, name: str) -> str:
-        """A name of this scene's own."""
+        """A name that only this scene uses."""
         return f"{name}-{self.suffix}"
 
     @property
     def topic(self) -> str:
-        """The name of its topic; `fill` makes it."""
+        """The name of its topic; `fill` creates it."""
         return self.name("t")
 
     @property
@@ -83,23 +84,23 @@ class Stage:
     async def fill(
         self, counts: Sequence[int], topic: str | None = None, **options: Any
     ) -> None:
-        """Makes the topic, or another one; see `fill`."""
+        """Creates the topic, or another one; see `fill`."""
         await fill(self, topic or self.topic, counts, **options)
 
     def consumer(self, *topics: str, **settings: Any) -> Consumer:
-        """A consumer that begins at the start; of the group, if not told otherwise."""
+        """A consumer that starts at the beginning; by default in the group."""
         return consumer(self, *topics, **({"group_id": self.group} | settings))
 
     def member(self, **settings: Any) -> Consumer:
         """A consumer of the topic in the group."""
         return self.consumer(self.topic, **settings)
 
-    def admin(self) -> Admin:
-        """A client to look at the group, and to change things."""
-        return Admin(bootstrap_servers=self.bootstrap_servers)
+    def admin(self, **settings: Any) -> Admin:
+        """An admin client of the cluster."""
+        return Admin(bootstrap_servers=self.bootstrap_servers, **settings)
 
     async def until_members(self, count: int, group: str | None = None) -> None:
-        """Returns when the group has so many members, as the broker knows them."""
+        """Returns when the broker knows this many members of the group."""
         await until_members(self, count, group or self.group)
 
 
@@ -112,14 +113,14 @@ async def fill(
     is_new: bool = True,
     **settings: Any,
 ) -> None:
-    """Makes a topic with so many records in each partition; values are numbered.
+    """Creates a topic with a number of records in each partition; values are numbered.
 
-    With `is_new` false the topic is there.
+    With `is_new` false the topic exists.
     """
     servers: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers}
     if is_new:
         async with Admin(**servers) as admin:
-            # The records are of 1970: Kafka would soon delete them for their age.
+            # The records are from 1970: Kafka would soon delete them for their age.
             kept = {"retention.ms": "-1"}
             (
                 await admin.create_topics([NewTopic(topic, len(counts), configs=kept)])
@@ -134,7 +135,7 @@ async def fill(
 
 
 def consumer(broker: Servers, *topics: str, **settings: Any) -> Consumer:
-    """A consumer of a broker that begins at the start."""
+    """A consumer of a broker that starts at the beginning."""
     defaults: dict[str, Any] = {
         "bootstrap_servers": broker.bootstrap_servers,
         "auto_offset_reset": "earliest",
@@ -144,7 +145,7 @@ def consumer(broker: Servers, *topics: str, **settings: Any) -> Consumer:
 
 
 class Recorder(ConsumerRebalanceListener):
-    """Remembers what it was called with, and that nothing ran at the same time."""
+    """Records its calls, and checks that they are never concurrent."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, frozenset[TopicPartition]]] = []
@@ -175,25 +176,31 @@ class Recorder(ConsumerRebalanceListener):
         await self._called("lost", lost)
 
     def kinds(self) -> list[str]:
-        """What it was called for, in order."""
+        """The kinds of its calls, in order."""
         return [kind for kind, _ in self.calls]
 
 
+def text(record: ConsumerRecord) -> str:
+    """The value of a record, as text."""
+    assert record.value is not None
+    return record.value.decode()
+
+
 async def take(reader: Consumer, count: int) -> list[str]:
-    """The values of so many records, as text."""
+    """The values of this many records, as text."""
     values: list[str] = []
     async with asyncio.timeout(PATIENCE):
         while len(values) < count:
             found = await reader.getmany(timeout_ms=1_000)
-            values += [r.value.decode() for rows in found.values() for r in rows]
+            values += [text(record) for rows in found.values() for record in rows]
     return values
 
 
 async def poll_until(condition: Callable[[], bool], *readers: Consumer) -> None:
-    """Polls with all of them until something is so; records are thrown away.
+    """Polls with all readers until a condition holds; drops the records.
 
-    Nobody ends before the others: what is so may pass, as groups rebalance, and whoever
-    does not poll any more keeps the next generation from beginning.
+    All readers stop together: the condition may change in a rebalance, and a reader
+    that stops polling would delay the next generation.
     """
     is_so = condition()
 
@@ -213,7 +220,7 @@ def places(*numbers: int, topic: str = "t") -> frozenset[TopicPartition]:
 
 
 async def until_members(broker: Servers, count: int, group: str = "g") -> None:
-    """Returns when a group has so many members, as the broker knows them."""
+    """Returns when the broker knows this many members of a group."""
     async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -222,16 +229,16 @@ async def until_members(broker: Servers, count: int, group: str = "g") -> None:
                     return
 
 
-# -- who has what
+# -- assignments
 
 
 def shares(*readers: Consumer) -> list[int]:
-    """How many partitions each of them has."""
+    """Number of partitions of each consumer."""
     return [len(reader.assignment()) for reader in readers]
 
 
 def is_shared(count: int, *readers: Consumer) -> bool:
-    """Whether each partition has exactly one of them."""
+    """Returns whether each partition has exactly one of them as its owner."""
     owned = [p for reader in readers for p in reader.assignment()]
     return len(owned) == count == len(set(owned)) and all(shares(*readers))
 
@@ -240,12 +247,12 @@ def is_shared(count: int, *readers: Consumer) -> bool:
 
 
 async def crash(reader: Consumer) -> None:
-    """Ends a consumer without a word to the group, as a killed process does."""
+    """Ends a consumer without LeaveGroup, as a killed process does."""
     await reader.close(0, leaves=False)
 
 
 async def all_end(before: AbstractSet[asyncio.Task[Any]]) -> None:
-    """All tasks that have begun since then come to their end."""
+    """Returns when all tasks started since then have ended."""
     left = asyncio.all_tasks() - before
     if left:
         _, running = await asyncio.wait(left, timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""Settings: Kafka's names, the Java client's defaults, and mistakes that are named."""
+"""Settings: Kafka's names, the Java client's defaults, and errors that name them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from kohort.client import Consumer
 from kohort.client.config import (
     AdminConfig,
     CommonConfig,
     ConsumerConfig,
-    NewConnection,
     ProducerConfig,
     parse_address,
 )
 from kohort.client.errors import ConfigError
+from kohort.client.security import NewConnection, OAuthToken
 
 # As org.apache.kafka.clients' ConsumerConfig and ProducerConfig of Kafka 4.3 have them.
 JAVA: dict[type[CommonConfig], dict[str, Any]] = {
@@ -73,14 +74,14 @@ JAVA: dict[type[CommonConfig], dict[str, Any]] = {
 
 @pytest.mark.parametrize("cls", JAVA)
 def test_defaults_are_the_java_clients(cls: type[CommonConfig]) -> None:
-    """Whoever sets nothing gets what Java's users get."""
+    """Without settings a client works like a Java client."""
     config = cls()
     for name, value in JAVA[cls].items():
         assert getattr(config, name) == value, name
 
 
 def test_names_may_have_dots_and_values_be_text() -> None:
-    """Settings of a command line or of another client's file are taken as they are."""
+    """Settings from a command line or another client's file are accepted."""
     config = ConsumerConfig.parse(
         {
             "bootstrap.servers": "a:1, [::1]:2",
@@ -115,6 +116,8 @@ def test_names_may_have_dots_and_values_be_text() -> None:
         (ConsumerConfig, {"partition_assignment_strategy": 5}),
         (ConsumerConfig, {"heartbeat_interval_ms": 45_000, "group_id": "g"}),
         (ConsumerConfig, {"value_deserializer": "json"}),
+        (ConsumerConfig, {"partition_assignment_strategy": "range,rnage"}),
+        (ConsumerConfig, {"group_instance_id": "a b", "group_id": "g"}),
         (CommonConfig, {"bootstrap_servers": "localhost"}),
         (CommonConfig, {"bootstrap_servers": ""}),
         (CommonConfig, {"client_id": 5}),
@@ -131,20 +134,86 @@ def test_names_may_have_dots_and_values_be_text() -> None:
     ],
 )
 def test_mistakes_are_named(cls: type[CommonConfig], values: dict[str, Any]) -> None:
-    """The error starts with the key that is wrong."""
+    """The error starts with the invalid key."""
     with pytest.raises(ConfigError) as caught:
         cls.parse(values)
     assert str(caught.value).startswith(f"{next(iter(values))}: ")
 
 
+@pytest.mark.parametrize(
+    ("cls", "key", "text"),
+    [
+        (ConsumerConfig, "sesion_timeout_ms", "; did you mean session_timeout_ms?"),
+        (ConsumerConfig, "auto.ofset.reset", "; did you mean auto.offset.reset?"),
+        (ConsumerConfig, "autoOffsetReset", "; did you mean auto_offset_reset?"),
+        (ConsumerConfig, "linger_ms", "consumers have no such setting; producers have"),
+        (ProducerConfig, "group.id", "producers have no such setting; consumers have"),
+        (AdminConfig, "group_id", "clients have no such setting; consumers have"),
+        (ConsumerConfig, "group.max.size", ": this is a broker's setting"),
+        (ProducerConfig, "max_batch_size", ": the setting is batch_size"),
+        (ConsumerConfig, "ssl.keystore.location", "an ssl.SSLContext for all of TLS"),
+    ],
+)
+def test_an_unknown_setting_is_explained(
+    cls: type[CommonConfig], key: str, text: str
+) -> None:
+    """A near name, the kind of client that has it, or the alternative here."""
+    with pytest.raises(ConfigError) as caught:
+        cls.parse({key: 1})
+    assert str(caught.value).startswith(f"{key}: ")
+    assert str(caught.value).endswith(text)
+
+
+def test_a_name_like_no_other_is_only_refused() -> None:
+    """A wrong guess would be worse than none."""
+    with pytest.raises(ConfigError, match=r"have no such setting$"):
+        ConsumerConfig.parse({"colour": "red"})
+
+
+def test_assignors_may_have_the_names_of_java_classes() -> None:
+    """A configuration copied from a Java service works."""
+    package = "org.apache.kafka.clients.consumer"
+    config = ConsumerConfig.parse(
+        {
+            "partition.assignment.strategy": f"{package}.RangeAssignor,"
+            f"{package}.RoundRobinAssignor,{package}.StickyAssignor,"
+            f"{package}.CooperativeStickyAssignor"
+        }
+    )
+    assert config.partition_assignment_strategy == (
+        "range",
+        "roundrobin",
+        "sticky",
+        "cooperative-sticky",
+    )
+
+
+@pytest.mark.parametrize(
+    ("topics", "settings", "text"),
+    [
+        (["t"], {}, "group_id: "),
+        ([{"group.id": "g"}], {}, "topics: "),
+        ([["t"]], {"group_id": "g"}, "topics: "),
+        ([""], {"group_id": "g"}, "topics: "),
+        (["t"], {"group_id": "g", "config": {"group_id": "g"}}, "config: "),
+    ],
+)
+def test_a_consumer_checks_its_arguments_when_it_is_made(
+    topics: list[Any], settings: dict[str, Any], text: str
+) -> None:
+    """Not when it starts or polls."""
+    with pytest.raises(ConfigError, match=f"^{text}"):
+        Consumer(*topics, **settings)
+
+
 def test_a_key_may_not_come_in_two_spellings() -> None:
-    """Which of them would count?"""
+    """It would be unclear which one applies."""
     with pytest.raises(ConfigError, match=r"client\.id: is set twice"):
         CommonConfig.parse({"client_id": "a", "client.id": "b"})
 
 
 def test_idempotence_follows_the_other_settings() -> None:
-    """It is on unless something else is asked for that it cannot be with (KIP-679)."""
+    """On unless another setting rules it out (KIP-679)."""
     assert ProducerConfig().is_idempotent
     assert not ProducerConfig(acks="1").is_idempotent
     assert not ProducerConfig(enable_idempotence=False).is_idempotent
@@ -152,7 +221,7 @@ def test_idempotence_follows_the_other_settings() -> None:
 
 
 def test_configurations_cannot_be_changed() -> None:
-    """A client's settings stay what it was made with."""
+    """A client keeps the settings that it was created with."""
     config = CommonConfig()
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.client_id = "x"  # type: ignore[misc]
@@ -163,13 +232,83 @@ async def _authenticate(connection: NewConnection) -> None:
 
 
 def test_tls_is_made_where_it_is_asked_for() -> None:
-    """SSL without a context trusts what the system trusts."""
+    """SSL without a context uses the system's CA certificates."""
     mine = ssl.create_default_context()
     assert CommonConfig().tls is None
     assert CommonConfig(ssl_context=mine, security_protocol="SSL").tls is mine
     sasl = CommonConfig(security_protocol="SASL_SSL", authenticate=_authenticate)
     assert sasl.tls is not None
     assert sasl.tls.verify_mode is ssl.CERT_REQUIRED
+
+
+ALICE = {"sasl_username": "alice", "sasl_password": "s3cret"}
+PLAIN: dict[str, Any] = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "PLAIN",
+    **ALICE,
+}
+
+
+async def _token() -> str:
+    """Never called."""
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"sasl_mechanism": None}, "security_protocol: SASL_SSL needs sasl_mechanism"),
+        ({"sasl_mechanism": "GSSAPI"}, "sasl_mechanism: 'GSSAPI' is not one of PLAIN"),
+        ({"sasl_username": None}, "sasl_username: is missing, PLAIN needs it"),
+        ({"sasl_password": None}, "sasl_password: is missing, PLAIN needs it"),
+        ({"sasl_password": ""}, "sasl_password: must be non-empty text"),
+        ({"sasl_password": b"s3cret"}, "sasl_password: must be non-empty text"),
+        ({"sasl_password": "s3cret\0"}, "sasl_password: has a character"),
+        ({"sasl_password": "s3cret\ud800"}, "sasl_password: has a character"),
+        ({"security_protocol": "SSL"}, "sasl_mechanism: SSL makes no use of it"),
+        (
+            {"security_protocol": "PLAINTEXT", "sasl_mechanism": None},
+            "sasl_username: PLAINTEXT makes no use of it",
+        ),
+        ({"sasl_mechanism": "OAUTHBEARER"}, "sasl_username: OAUTHBEARER makes no use"),
+        (
+            {"sasl_mechanism": "OAUTHBEARER", **dict.fromkeys(ALICE)},
+            "sasl_oauth_token_provider: is missing, OAUTHBEARER needs it",
+        ),
+        (
+            {"sasl_oauth_token_provider": _token},
+            "sasl_oauth_token_provider: PLAIN makes no use of it",
+        ),
+        (
+            {"sasl_oauth_token_provider": "s3cret"},
+            "sasl_oauth_token_provider: must be an async function",
+        ),
+        ({"authenticate": _authenticate}, "authenticate: replaces sasl_mechanism"),
+        (
+            {"authenticate": _authenticate, "sasl_mechanism": None},
+            "sasl_username: authenticate makes no use of it",
+        ),
+        ({"sasl.jaas.config": "... s3cret"}, "sasl.jaas.config: kohort does not read"),
+        ({"sasl_plain_password": "s3cret"}, "sasl_plain_password: the setting is sasl"),
+    ],
+)
+def test_credentials_that_do_not_fit_are_refused(
+    changes: dict[str, Any], error: str
+) -> None:
+    """The error names the setting, and never shows a password."""
+    settings = PLAIN | changes
+    with pytest.raises(ConfigError) as caught:
+        CommonConfig.parse({key: v for key, v in settings.items() if v is not None})
+    assert str(caught.value).startswith(error)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_configuration_does_not_show_its_password() -> None:
+    """Applications log configurations; the user name is no secret."""
+    shown = repr(ConsumerConfig(group_id="g", **PLAIN))
+    assert "alice" in shown
+    assert "s3cret" not in shown
+    assert "s3cret" not in repr(OAuthToken("s3cret"))
 
 
 @pytest.mark.parametrize(
@@ -181,12 +320,12 @@ def test_tls_is_made_where_it_is_asked_for() -> None:
     ],
 )
 def test_addresses_are_read(text: str, address: tuple[str, int]) -> None:
-    """Names, IPv6 in brackets, and Kafka's form with a listener's name."""
+    """Names, IPv6 in brackets, and Kafka's form with a listener name."""
     assert parse_address(text) == address
 
 
 @pytest.mark.parametrize("text", ["kafka", "kafka:", ":9092", "::1:9092", "kafka:0"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    """The text is in the error."""
+    """The error has the text."""
     with pytest.raises(ConfigError, match=r"bootstrap_servers: .* is not host:port"):
         parse_address(text)

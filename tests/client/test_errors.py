@@ -1,4 +1,4 @@
-"""Errors: one tree, what can be tried again, and what they say."""
+"""Errors: one class tree, retriable or not, and their messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RETRIABLE = {
 
 
 def test_there_is_one_tree() -> None:
-    """Whoever catches KohortError catches all."""
+    """KohortError catches all of them."""
     classes = {
         name
         for name, found in vars(errors).items()
@@ -43,7 +43,7 @@ def test_there_is_one_tree() -> None:
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code])
 def test_retriable_is_what_it_is_for_kafka(code: ErrorCode) -> None:
-    """Each code has an error that can be tried again if Kafka's own client would."""
+    """An error is retriable if Kafka's own client retries it."""
     error = error_of(code, api="Fetch")
     assert error.retriable == (code in RETRIABLE)
     assert error.code is code
@@ -74,13 +74,13 @@ def test_an_error_says_where() -> None:
 
 
 def test_an_error_without_a_place_is_its_message() -> None:
-    """Nothing is invented."""
+    """Unknown places are left out."""
     assert str(ConfigError("acks: 2 is not possible")) == "acks: 2 is not possible"
     assert str(RequestTimedOutError()) == "RequestTimedOutError"
 
 
 def test_the_brokers_own_words_are_kept() -> None:
-    """A message of the broker is shown, with the code's name."""
+    """The broker's message is shown, with the code's name."""
     error = error_of(3, api="CreatePartitions", topic="t", message="no topic t")
     assert isinstance(error, UnknownTopicError)
     expected = "CreatePartitions, topic 't': no topic t (UNKNOWN_TOPIC_OR_PARTITION)"
@@ -103,7 +103,7 @@ def test_77_is_kafkas_elsewhere() -> None:
 
 
 def test_a_code_that_nobody_knows_is_an_error() -> None:
-    """A later Kafka may have more codes: they are shown, and not tried again."""
+    """A later Kafka may have more codes: they are shown, and not retried."""
     error = error_of(4711, api="Fetch")
     assert isinstance(error, BrokerError)
     assert not error.retriable
@@ -112,12 +112,12 @@ def test_a_code_that_nobody_knows_is_an_error() -> None:
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code])
 def test_words_are_for_people(code: ErrorCode) -> None:
-    """What a class says of itself is shown without its markup."""
+    """A class's docstring is shown without markup."""
     assert "`" not in str(error_of(code))
 
 
 def test_what_is_usual_can_be_overruled() -> None:
-    """A connection that failed for good is not tried again."""
+    """A connection that must not be retried is not retriable."""
     assert ConnectionFailedError("gone").retriable
     assert not ConnectionFailedError("no such certificate", retriable=False).retriable
     error = BrokerError("x", code=ErrorCode.NOT_COORDINATOR, retriable=False)
@@ -125,7 +125,7 @@ def test_what_is_usual_can_be_overruled() -> None:
 
 
 def test_errors_are_copied_and_pickled_whole() -> None:
-    """Pools and test runners hand them on."""
+    """Process pools and test runners pickle errors."""
     error = error_of(25, api="Heartbeat", broker="b:1", group="g")
     for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert type(again) is type(error)

@@ -3,8 +3,8 @@
     python -m tests.conformance --bootstrap HOST:PORT --golden tests/conformance/golden
 
 Without --golden, transcripts are recorded to --out. With --golden they are compared
-with the goldens in DIR/<profile>.jsonl. Exit status: 0 all equal, 1 something differs,
-2 nothing could be run.
+with the goldens in DIR/<profile>.jsonl. Exit status: 0 all equal, 1 a difference, 2 no
+scenario could be run.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _arguments() -> argparse.Namespace:
 
 
 class _Report:
-    """Prints how each scenario went, and counts."""
+    """Prints the result of each scenario, and counts."""
 
     def __init__(self, expected: dict[str, Golden] | None, strict: bool) -> None:
         self._expected = expected
@@ -87,7 +87,7 @@ class _Report:
         return goldens.differences(golden, played.runs)
 
     def _shares(self, played: Played) -> str:
-        """How often a race gave each transcript, beside how often Kafka gave it."""
+        """The share of each transcript in a race, beside its share in Kafka."""
         golden = (self._expected or {}).get(played.scenario.name)
         found = collected(played.scenario.summary, played.runs)
         if golden is None:
@@ -123,7 +123,7 @@ async def _run(arguments: argparse.Namespace, chosen: list[Scenario]) -> int:
             scenario = played.scenario
             recorded[scenario.name] = collected(scenario.summary, played.runs)
     if arguments.out:
-        # Scenarios that were not played keep what was recorded before.
+        # Scenarios that were not played keep their recording.
         before = goldens.read(arguments.out, profile)
         goldens.write(arguments.out, profile, before | recorded)
     return report.finish()

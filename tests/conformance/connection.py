@@ -1,6 +1,6 @@
 """Connections of scenarios: pipelined, without retries.
 
-A response is returned as it was received, whatever it says.
+A response is returned as it was received, whatever its contents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFAULT_TIMEOUT = 12.0
 
 @dataclass
 class Outcome:
-    """How a request ended: status is reply, closed, timeout or undecodable."""
+    """The end of a request: status is reply, closed, timeout or undecodable."""
 
     status: str
     body: dict[str, Any] | None = None
@@ -29,7 +29,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether a response came."""
+        """True if a response came."""
         return self.status == "reply"
 
     def __getitem__(self, key: str) -> Any:
@@ -55,7 +55,7 @@ class Call:
 
     @property
     def done(self) -> bool:
-        """Whether it ended."""
+        """True if it ended."""
         return self.future.done()
 
     def finish(self, status: str, body: Any = None, detail: str = "") -> None:
@@ -125,8 +125,8 @@ class Connection:
     ) -> Call:
         """Sends a ready-made body.
 
-        `wire_key` and `wire_version` override what the header says, while
-        `api` and `version` tell how to decode the response.
+        `wire_key` and `wire_version` replace the key and version in the header;
+        the response is decoded by `api` and `version`.
         """
         if header_version is None:
             header_version = kio_codec.request_header_version(api, version)
@@ -164,11 +164,11 @@ class Connection:
             pass  # the reading side reports the close
 
     def hold(self) -> None:
-        """Keeps what is sent from now on until `release`."""
+        """Buffers all requests from now on until `release`."""
         self._held = []
 
     def release(self) -> None:
-        """Sends what was held, without giving other tasks a turn."""
+        """Sends the buffered bytes, without giving other tasks a turn."""
         held, self._held = self._held, None
         if held and not self._writer.is_closing():
             self._writer.write(b"".join(held))
@@ -203,7 +203,7 @@ class Connection:
             if kio_codec.response_header_version(call.api, call.version) >= 1:
                 offset = skip_tags(payload, offset)
             body = kio_codec.decode_body(call.api, call.version, payload[offset:])
-        except Exception as exc:  # noqa: BLE001 - of the codec: a finding
+        except Exception as exc:
             detail = f"{type(exc).__name__}: {exc} in {payload[:200].hex()}"
             call.finish("undecodable", detail=detail)
         else:
@@ -211,11 +211,11 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether either end has closed it."""
+        """True if either end has closed it."""
         return self._closed.is_set()
 
     async def wait_closed(self, timeout: float) -> bool:
-        """Whether the broker closes the connection in time."""
+        """Returns whether the broker closes the connection in time."""
         try:
             await asyncio.wait_for(self._closed.wait(), timeout)
         except TimeoutError:
@@ -224,7 +224,7 @@ class Connection:
 
     @property
     def unclaimed(self) -> list[bytes]:
-        """Frames that answered no known correlation id."""
+        """Frames with an unknown correlation id."""
         return self._unclaimed
 
     async def close(self) -> None:

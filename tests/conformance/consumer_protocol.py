@@ -8,7 +8,7 @@ import struct
 def consumer_subscription(
     topics: list[str], version: int = 0, user_data: bytes | None = None
 ) -> bytes:
-    """ConsumerProtocolSubscription: what consumers put in JoinGroup metadata."""
+    """ConsumerProtocolSubscription: consumers' JoinGroup metadata."""
     out = struct.pack(">hi", version, len(topics))
     for topic in topics:
         raw = topic.encode()
@@ -29,7 +29,7 @@ def consumer_subscription(
 def read_simple_subscription(
     data: bytes,
 ) -> tuple[int, list[str], bytes | None] | None:
-    """(version, topics, user data) of what consumer_subscription made, or None."""
+    """(version, topics, user data) from bytes of consumer_subscription, or None."""
     try:
         version, count = struct.unpack_from(">hi", data)
         offset = 6

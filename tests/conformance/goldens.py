@@ -1,9 +1,8 @@
 """Goldens: the transcripts of real Kafka, a file of JSON lines for each profile.
 
-A line for the scenario, then a line for each event of its transcript, scenarios in the
-order of their names. So a diff shows the requests that are answered differently. A
-scenario that is played several times has a line before each transcript that it gave,
-which says how often it did.
+A line for the scenario, then a line for each event of its transcript, scenarios sorted
+by name. So a diff shows the requests with different responses. A scenario that is
+played several times has a line before each of its transcripts, with its number of runs.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Outcome(NamedTuple):
     """A transcript.
 
     Attributes:
-        runs: of the scenario that gave it.
+        runs: number of runs that gave it.
         events: as `Transcript.render` returns them.
     """
 
@@ -34,7 +33,7 @@ class Golden(NamedTuple):
 
     Attributes:
         summary: of the scenario, in one sentence.
-        outcomes: all transcripts that it gave; one, if it was played once.
+        outcomes: all its transcripts; one, if it was played once.
     """
 
     summary: str
@@ -76,7 +75,7 @@ def read(folder: Path, profile: str) -> dict[str, Golden]:
 
 
 def write(folder: Path, profile: str, goldens: dict[str, Golden]) -> None:
-    """Writes the file of a profile anew."""
+    """Rewrites the file of a profile."""
     lines: list[str] = []
     for name, golden in sorted(goldens.items()):
         lines.append(_line({"scenario": name, "summary": golden.summary}))
@@ -92,9 +91,9 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def differences(golden: Golden, runs: Iterable[Events]) -> list[str]:
-    """Unified diff of the first run that gave another transcript; empty without one."""
+    """Unified diff of the first run with another transcript; empty without one."""
     for events in runs:
-        # Through JSON and back, as a golden went: tuples are lists there.
+        # Through JSON and back, like a golden: tuples become lists.
         found = [json.loads(_line(event)) for event in events]
         if not any(found == outcome.events for outcome in golden.outcomes):
             return _shortest_diff(golden, found)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 class JavaHashMap:
     """The keys of a `java.util.HashMap<String, ...>`, in Java's order.
 
-    Buckets come one after the other, in each the keys as they were put. Their number
-    doubles when they are three quarters full, and never goes down. Buckets of eight
-    keys and more, which Java makes trees of, are not imitated.
+    Buckets come one after the other, in each the keys in order of insertion. Their
+    number doubles when they are three quarters full, and never goes down. Buckets of
+    eight keys and more, which Java converts to trees, are not imitated.
     """
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class JavaHashMap:
         self._size = 0
 
     def put(self, key: str) -> None:
-        """Puts a key; one that is there keeps its place."""
+        """Puts a key; an existing one keeps its place."""
         bucket = self._buckets[self._index(key)]
         if key in bucket:
             return
@@ -31,7 +31,7 @@ class JavaHashMap:
                 self._buckets[self._index(each)].append(each)
 
     def remove(self, key: str) -> None:
-        """Removes a key that is there."""
+        """Removes an existing key."""
         self._buckets[self._index(key)].remove(key)
         self._size -= 1
 

@@ -15,9 +15,11 @@ import typing
 from typing import Any
 
 from kio import index
+from kio.schema.describe_transactions.v0 import response as _states
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import TZAware
 
 _API_KEYS = {
     "".join(part.capitalize() for part in name.split("_")): key
@@ -26,7 +28,45 @@ _API_KEYS = {
 
 
 load_request_schema = functools.cache(index.load_request_schema)
-load_response_schema = functools.cache(index.load_response_schema)
+
+
+@functools.cache
+def load_response_schema(key: int, version: int) -> Any:
+    """The class of a response."""
+    cls: Any = index.load_response_schema(key, version)
+    if key == _API_KEYS["DescribeTransactions"]:
+        # Kafka sends a start time of -1, which kio only reads as null.
+        start = "transaction_start_time"
+        state: Any = _typed(_states.TransactionState, start, TZAware | None)
+        return _typed(
+            cls, "transaction_states", types.GenericAlias(tuple, (state, ...))
+        )
+    return cls
+
+
+def _typed(cls: Any, name: str, tp: Any) -> Any:
+    """A message's class with another type for one field."""
+    fields = [
+        (
+            f.name,
+            tp if f.name == name else f.type,
+            dataclasses.field(metadata=f.metadata),
+        )
+        for f in dataclasses.fields(cls)
+    ]
+    constants = {key: getattr(cls, key) for key in _CONSTANTS}
+    return dataclasses.make_dataclass(
+        cls.__name__, fields, namespace=constants, frozen=True, slots=True, kw_only=True
+    )
+
+
+_CONSTANTS = (
+    "__type__",
+    "__version__",
+    "__flexible__",
+    "__api_key__",
+    "__header_schema__",
+)
 
 
 def api_key(api: str) -> int:
@@ -39,13 +79,13 @@ def _is_timedelta(field: dataclasses.Field[Any]) -> bool:
 
 
 def _public_name(field: dataclasses.Field[Any]) -> str:
-    """Kio drops the ``Ms`` suffix of durations; transcripts keep it."""
+    """The ``Ms`` suffix of durations, which kio drops, is kept in transcripts."""
     return field.name + "_ms" if _is_timedelta(field) else field.name
 
 
 @functools.cache
 def _names(cls: Any) -> tuple[tuple[str, str], ...]:
-    """(name, public name) of all fields; none of a class that is no dataclass."""
+    """(name, public name) of all fields; none of a class that is not a dataclass."""
     if not dataclasses.is_dataclass(cls):
         return ()
     return tuple((f.name, _public_name(f)) for f in dataclasses.fields(cls))
@@ -135,7 +175,7 @@ def _plain(value: Any) -> Any:
 
 
 def fitting(api: str, version: int, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields without those that a version of the request does not have."""
+    """The fields that a version of the request has."""
     fitted: dict[str, Any] = _fitting(
         load_request_schema(api_key(api), version), fields
     )
@@ -158,7 +198,7 @@ def request_fields(api: str, version: int) -> set[str]:
 
 
 def encode_body(api: str, version: int, fields: dict[str, Any]) -> bytes:
-    """Body of a request; fields that are not given are zero or empty."""
+    """Body of a request; missing fields are zero or empty."""
     cls = load_request_schema(api_key(api), version)
     buffer = io.BytesIO()
     entity_writer(cls)(buffer, _build(cls, fields))
@@ -166,7 +206,7 @@ def encode_body(api: str, version: int, fields: dict[str, Any]) -> bytes:
 
 
 def decode_body(api: str, version: int, data: bytes) -> dict[str, Any]:
-    """Fields of a response; `trailing_bytes` counts bytes behind it."""
+    """Fields of a response; `trailing_bytes` counts bytes after it."""
     cls = load_response_schema(api_key(api), version)
     entity, used = entity_reader(cls)(data, 0)
     out: dict[str, Any] = _plain(entity)
@@ -182,7 +222,8 @@ def request_header_version(api: str, version: int) -> int:
 
 def response_header_version(api: str, version: int) -> int:
     """Header version of a response: 0 or 1."""
-    return load_response_schema(api_key(api), version).__header_schema__.__version__
+    cls = load_response_schema(api_key(api), version)
+    return int(cls.__header_schema__.__version__)
 
 
 def error_name(code: int) -> str:

@@ -13,8 +13,8 @@ from tests.conformance.peer import Peer, Pending
 def meta(text: str, *topics: str) -> bytes:
     """A consumer's subscription with `text` as its user data.
 
-    Real Kafka parses the metadata of members of type "consumer", so it has to
-    be well-formed even where only its identity matters.
+    Real Kafka parses the metadata of members of type "consumer", so it has to be
+    well-formed even if only its identity matters.
     """
     return consumer_subscription(list(topics), user_data=text.encode())
 
@@ -27,8 +27,8 @@ def protocols(*names: str, metadata: bytes = meta("meta")) -> list[dict[str, Any
 class Member:
     """A member of a classic group.
 
-    Remembers what the coordinator told it (member id, generation), and uses
-    it for its next requests.  Keyword arguments override single fields.
+    Remembers member id and generation from the coordinator's responses, and uses them
+    for its next requests. Keyword arguments override single fields.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Member:
     def _fields(
         self, api: str, version: int, fields: dict[str, Any], over: dict[str, Any]
     ) -> dict[str, Any]:
-        """Drops what the version does not have, unless asked for explicitly."""
+        """Drops fields that the version lacks, unless given explicitly."""
         known = kio_codec.request_fields(api, version)
         out = {k: v for k, v in fields.items() if k in known}
         if out.get("group_instance_id", 0) is None:
@@ -227,7 +227,7 @@ def commit_topic(
 
 
 def assignments(*members: Member) -> list[dict[str, Any]]:
-    """One assignment per member, called after it."""
+    """One assignment per member, with the member's name."""
     return [
         {"member_id": m.member_id, "assignment": f"assigned-{m.name}".encode()}
         for m in members

@@ -1,4 +1,4 @@
-"""Named connections whose traffic is recorded."""
+"""Named connections that record their traffic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.conformance.transcript import Transcript
 
 
 class Pending:
-    """A recorded request whose response is collected later."""
+    """A recorded request; its response is collected later."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Pending:
         self._edit = edit
 
     async def outcome(self, timeout: float) -> tuple[Outcome, dict[str, Any]]:
-        """Waits for the response; (how it ended, its part of an event)."""
+        """Waits for the response; returns (its end, its part of an event)."""
         outcome = await self._call.wait(timeout)
         event: dict[str, Any] = {}
         if outcome.body is not None:
@@ -74,12 +74,12 @@ class Pending:
 
     @property
     def answered(self) -> bool:
-        """Whether the request has ended."""
+        """True if the request has ended."""
         return self._call.done
 
 
 class Peer:
-    """A named connection whose traffic is recorded."""
+    """A named connection that records its traffic."""
 
     def __init__(
         self, transcript: Transcript, name: str, connection: Connection
@@ -147,7 +147,7 @@ class Peer:
         return outcome
 
     async def raw(self, note: str, data: bytes, wait: float = 2.0) -> None:
-        """Sends bytes that are not a request, and records if that closes."""
+        """Sends bytes that are no request, and records whether that closes it."""
         await self.connection.send_raw(data)
         closed = await self.connection.wait_closed(wait)
         unclaimed = len(self.connection.unclaimed)

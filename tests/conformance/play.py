@@ -19,13 +19,13 @@ _LOADING = {14, 15, 16}  # in progress, not available, not coordinator
 
 
 class Played(NamedTuple):
-    """A scenario that was played.
+    """A played scenario.
 
     Attributes:
         scenario: the scenario.
         runs: events of each run, as `Transcript.render` returns them.
-        skipped: why it was skipped; empty if it was played.
-        seconds: it took.
+        skipped: the reason why it was skipped; empty if it was played.
+        seconds: its duration.
     """
 
     scenario: Scenario
@@ -35,7 +35,7 @@ class Played(NamedTuple):
 
 
 async def probe(host: str, port: int) -> Target:
-    """Asks for the API ranges, and waits until the coordinator serves groups.
+    """Requests the API versions, and waits until the coordinator serves groups.
 
     Raises:
         ScenarioError: it does not become available.
@@ -47,8 +47,8 @@ async def probe(host: str, port: int) -> Target:
             k["api_key"]: (k["min_version"], k["max_version"])
             for k in (await call.wait())["api_keys"]
         }
-        # Enough names to touch every partition of the offsets topic, which a
-        # real broker creates and loads on first use.
+        # Enough names to use every partition of the offsets topic, which a real broker
+        # creates and loads on first use.
         for i in range(256):
             await _until_loaded(connection, f"probe-{i}")
         return Target(host, port, ranges)
@@ -74,10 +74,10 @@ async def _until_loaded(connection: Connection, group: str) -> None:
 
 
 async def play(target: Target, scenario: Scenario, run: int) -> tuple[Events, str]:
-    """Plays one run; what goes wrong is the last event of its transcript.
+    """Plays one run; an error is the last event of its transcript.
 
     Returns:
-        The events, and why the scenario was skipped.
+        The events, and the reason why the scenario was skipped.
     """
     env = Env(target, ordered=scenario.ordered, run=run)
     skipped = ""
@@ -89,7 +89,7 @@ async def play(target: Target, scenario: Scenario, run: int) -> tuple[Events, st
         env.transcript.add(error=f"scenario not finished after {SCENARIO_LIMIT_S:g} s")
     except (ScenarioError, ConnectionError) as error:
         env.transcript.add(error=f"{type(error).__name__}: {error}")
-    except Exception as error:  # noqa: BLE001 - of a scenario; the others go on
+    except Exception as error:
         env.transcript.add(error=f"{type(error).__name__}: {error}")
         traceback.print_exc()
     finally:

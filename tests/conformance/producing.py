@@ -1,4 +1,4 @@
-"""Steps that produce ready-made batches, and read back what was stored."""
+"""Steps that produce ready-made batches, and fetch the stored ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WRONG_SIZES = _BEYOND_32_BITS | {
     "size 2^31 - 1",
 }
 SIZES_UNREAD = {NONE: _BEYOND_32_BITS} | dict.fromkeys(CODECS.values(), _WRONG_SIZES)
-"""Batches by codec that Kafka takes because it does not look at a record's size. Not
+"""Batches by codec that Kafka accepts because it does not check a record's size. Not
 every client can read them."""
 
 
@@ -71,13 +71,13 @@ def fetch_fields(topic: str, *partitions: int, offset: int = 0) -> dict[str, Any
 async def produce(
     env: Env, batches: dict[str, bytes], now_ms: int, **configs: str
 ) -> None:
-    """Produces each batch to a partition of its own, and reads it back.
+    """Produces each batch to a separate partition, and fetches it.
 
-    Records what Produce answered about the partition, and what Fetch gave.
+    Records Produce's answer for the partition, and the fetched batch.
 
     Args:
         env: of the scenario.
-        batches: by the name that they are recorded by.
+        batches: by the name in the recording.
         now_ms: their timestamp.
         configs: of the topic.
     """
@@ -116,7 +116,7 @@ def _of_partition(answer: Outcome) -> Any:
 async def _stored(
     peer: Peer, topic: str, partition: int, sent: bytes, now_ms: int
 ) -> dict[str, Any]:
-    """The end of a partition, and its batches beside the one that was sent."""
+    """The end of a partition, and its batches beside the sent one."""
     answer = await peer.call("Fetch", 12, **fetch_fields(topic, partition))
     (found,) = answer["responses"][0]["partitions"]
     batches = [
@@ -143,14 +143,14 @@ def split(records: bytes) -> list[bytes]:
 
 
 def _as_sent(batch: bytes, sent: bytes) -> str:
-    """Empty if more than the base offset and the leader epoch was changed."""
+    """Empty if more than the base offset and the leader epoch has changed."""
     offset, _, epoch = struct.unpack_from(">qii", batch)
     same = sent[8:_LENGTH_FROM] + batch[12:16] + sent[16 : len(batch)]
     return f"as sent, at offset {offset}, epoch {epoch}" if batch[8:] == same else ""
 
 
 def described(batch: bytes, now_ms: int) -> dict[str, Any]:
-    """Header of a batch without what a codec decides; timestamps relative to now."""
+    """Header of a batch without the codec's own fields; timestamps relative to now."""
     if len(batch) < _HEADER.size:
         return {"bytes": len(batch)}
     header = dict(zip(_FIELDS, _HEADER.unpack_from(batch), strict=True))

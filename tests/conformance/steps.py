@@ -47,14 +47,14 @@ async def list_groups(env: Env, peer: Peer, version: int, **filters: Any) -> Non
 
 
 async def again(env: Env, member: Member) -> Member:
-    """The same member on a second connection, for while the first one waits."""
+    """The same member on a second connection, while the first one waits."""
     twin = await env.successor(member, f"{member.name}-again")
     twin.member_id, twin.generation = member.member_id, member.generation
     return twin
 
 
 async def leave_elsewhere(env: Env, member: Member) -> None:
-    """A leave on a second connection, as the member's own waits."""
+    """A LeaveGroup on a second connection, while the member's own waits."""
     other = Member(await env.peer(f"{member.name}-leaves"), member.group)
     other.member_id, other.instance = member.member_id, member.instance
     await other.leave()
@@ -63,13 +63,13 @@ async def leave_elsewhere(env: Env, member: Member) -> None:
 async def joined(
     env: Env, members: list[Member], joins: list[Pending], *, counts: bool = True
 ) -> None:
-    """Records join results without the leader, as brokers may choose.
+    """Records join results without the leader, which brokers may choose.
 
     Args:
         env: of the scene.
         members: that join.
         joins: their requests.
-        counts: whether to record how many members the leader knows of.
+        counts: whether to record the number of members in the leader's list.
     """
     with env.transcript.muted():
         outcomes = await env.results(*joins)

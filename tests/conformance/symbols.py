@@ -1,4 +1,4 @@
-"""Symbols in place of the values that differ from run to run.
+"""Symbols in place of values that differ from run to run.
 
 Two runs against conforming brokers give the same transcript.
 """
@@ -16,13 +16,14 @@ from tests.conformance.consumer_protocol import read_simple_subscription
 
 
 class Symbols:
-    """Run-specific strings and UUIDs, and what to print instead of them."""
+    """Run-specific strings and UUIDs, and their symbols."""
 
     def __init__(self) -> None:
         self._strings: dict[str, str] = {}
         self._uuids: dict[uuid.UUID, str] = {}
         self._literals: set[str] = set()
         self._per_member: dict[str, int] = {}
+        self._producers: dict[int, str] = {}
 
     def name(self, raw: str, symbol: str) -> None:
         """Names a string."""
@@ -33,19 +34,19 @@ class Symbols:
         self._uuids[raw] = symbol
 
     def name_member(self, raw: str, who: str) -> None:
-        """Member ids are called after the peer they were first given to."""
+        """Names a member id after the peer that got it first."""
         if not raw or raw in self._strings or raw in self._literals:
             return
         count = self._per_member[who] = self._per_member.get(who, 0) + 1
         self._strings[raw] = f"<{who}>" if count == 1 else f"<{who}.{count}>"
 
     def literal(self, raw: str) -> None:
-        """Declares a string that was made up by the scenario itself."""
+        """Declares a string that the scenario itself invented."""
         if raw not in self._strings:
             self._literals.add(raw)
 
     def knows(self, raw: str) -> bool:
-        """Whether a string has a symbol."""
+        """Returns whether a string has a symbol."""
         return raw in self._strings
 
     def for_text(self, raw: str) -> str:
@@ -66,6 +67,14 @@ class Symbols:
         if raw not in self._strings:
             self.name_member(raw, "member?")
         return self._strings[raw]
+
+    def name_producer(self, raw: int) -> None:
+        """Names a producer id; the first one is `<producer 1>`."""
+        self._producers.setdefault(raw, f"<producer {len(self._producers) + 1}>")
+
+    def for_producer(self, raw: int) -> int | str:
+        """The symbol of a producer id; itself if it has none."""
+        return self._producers.get(raw, raw)
 
     def for_uuid(self, raw: uuid.UUID) -> str:
         """The symbol of a UUID."""
@@ -95,6 +104,11 @@ class Symbols:
 
 
 _MEMBER_KEYS = {"member_id", "leader"}
+_PRODUCER_KEYS = {
+    "producer_id",
+    "producer_id_filters",
+    "v3_and_below_producer_id",
+}
 _NODE_KEYS = {
     "node_id",
     "controller_id",
@@ -130,10 +144,10 @@ def render(
     ordered: bool = False,
     key: str = "",
 ) -> Any:
-    """JSON-ready form of a message with every run-specific value replaced.
+    """JSON-ready form of a message with symbols for all run-specific values.
 
-    Arrays of responses are sorted unless `ordered`, as brokers may fill most of them
-    in any order.
+    Arrays of responses are sorted unless `ordered`, as brokers may fill most of them in
+    any order.
     """
 
     def shown(part: Any, key: str) -> Any:
@@ -162,7 +176,7 @@ _PLACEHOLDERS = {
 
 
 def _placeholder(value: Any, key: str) -> str | None:
-    """Shown instead of a value that is the broker's own."""
+    """Shown in place of a value that each broker may choose."""
     if isinstance(value, str) and value:
         return _PLACEHOLDERS.get(key)
     if isinstance(value, int) and value >= 0:
@@ -188,7 +202,8 @@ def _scalar(value: Any, symbols: Symbols, key: str) -> Any:
         case bytes():
             shown = symbols.for_bytes(value)
         case int():
-            shown = int(value)
+            number = int(value)
+            shown = symbols.for_producer(number) if key in _PRODUCER_KEYS else number
         case str() if key in _MEMBER_KEYS:
             shown = symbols.for_member(value)
         case str():
@@ -199,7 +214,7 @@ def _scalar(value: Any, symbols: Symbols, key: str) -> Any:
 
 
 def note_literals(value: Any, symbols: Symbols, key: str = "") -> None:
-    """Declares the member ids of a request as made up by the scenario."""
+    """Declares the member ids of a request as invented by the scenario."""
     if isinstance(value, dict):
         for k, v in value.items():
             note_literals(v, symbols, k)

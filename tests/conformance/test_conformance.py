@@ -17,17 +17,17 @@ from tests.conformance.goldens import Golden
 from tests.conformance.play import JOBS, play_all, probe
 from tests.conformance.profiles import PROFILES
 from tests.conformance.registry import Scenario, load
-from tests.idle_time import IdleTimeLoop, LoopClock
+from tests.idle_time import IdleTimeLoop
 
-from kohort.broker import server
+from kohort.broker import clock
 from kohort.broker.server import Broker
 
 AT_ONCE = 36
-"""Scenarios at a time on kohort: they wait more than they work."""
+"""Scenarios at a time on kohort: they mostly wait."""
 RACE_RUNS = 6
-"""Each race, against kohort: the requests of odd runs are sent in the other order."""
+"""Runs of each race against kohort: odd runs send their requests in the other order."""
 HEAP_MB = 1024
-"""Of Kafka, as scenarios announce requests of 100 MB."""
+"""Kafka's heap, as scenarios announce requests of 100 MB."""
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -42,7 +42,7 @@ async def _differences(
     jobs: int,
     runs: int | None = None,
 ) -> dict[Scenario, str]:
-    """Diffs of the scenarios that gave another transcript than expected."""
+    """Diffs of the scenarios with another transcript than expected."""
     found: dict[Scenario, str] = {}
     async for played in play_all(target, scenarios, jobs, runs):
         assert not played.skipped
@@ -56,11 +56,11 @@ async def _differences(
 def test_kohort_answers_as_kafka_did(
     profile: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every scenario of the profile gives a transcript that Kafka gave."""
+    """Every scenario of the profile gives one of Kafka's transcripts."""
     scenarios = _scenarios(profile)
     expected = goldens.read(GOLDEN, profile)
     assert {each.name for each in scenarios} == expected.keys()
-    monkeypatch.setattr(server, "RealClock", LoopClock)
+    monkeypatch.setattr(clock, "monotonic", lambda: asyncio.get_running_loop().time())
 
     async def differences() -> dict[Scenario, str]:
         async with Broker(PROFILES[profile]) as broker:
@@ -78,8 +78,8 @@ def test_kohort_answers_as_kafka_did(
 async def test_kafka_answers_as_it_did(profile: str) -> None:
     """Kafka still gives the goldens, quirks included.
 
-    What differs is played again, one scenario after the other: a slow machine may
-    be late for an interval.
+    Differing scenarios are played again, one after the other: a slow machine may miss
+    an interval.
     """
     expected = goldens.read(GOLDEN, profile)
     with apache_kafka.running(PROFILES[profile], HEAP_MB) as kafka:

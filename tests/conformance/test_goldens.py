@@ -1,4 +1,4 @@
-"""Goldens of races: several transcripts, one of which a run has to give."""
+"""Goldens of races: several transcripts, of which a run has to give one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_runs_of_a_race_are_counted_by_transcript(tmp_path: Path) -> None:
 
 
 def test_each_run_gives_a_transcript_of_the_golden() -> None:
-    """Any of them will do; another one is shown beside the one most similar to it."""
+    """Any of them is accepted; another one is shown beside the most similar one."""
     golden = collected("A race.", [_ended(27), [*_ended(0), *_ended(0)]])
     assert not differences(golden, [_ended(27), _ended(27)])
     diff = differences(golden, [_ended(27), _ended(25)])

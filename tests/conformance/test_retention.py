@@ -1,7 +1,7 @@
-"""When offsets and groups expire: literally as Apache Kafka 4.3 did, on virtual time.
+"""The expiry of offsets and groups: exactly as in Apache Kafka 4.3, on virtual time.
 
-Recorded by hand from a broker with `offsets.retention.minutes=1` and a check every
-2 s: one group per case, offsets and state of each looked at twice per second.
+Recorded by hand from a broker with `offsets.retention.minutes=1` and a check every 2 s:
+one group per case, with offsets and state polled twice per second.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ LONG = {"session_ms": 1_700_000, "rebalance_ms": 600_000}
 CHECK_S = 2
 END_S = 110
 
-# Seconds after which Kafka had no offset for topic and partition, or no group.
-# None: it still had it after 110 s. Looked at between two checks, so it is
-# compared with as much tolerance as a check takes.
+# Seconds after which Kafka had no offset for topic and partition, or no group. None: it
+# still had it after 110 s. Polled between two checks, so the tolerance is one check.
 GONE: dict[tuple[str, str], int | None] = {
     ("simple", "x0"): 60,
     ("simple", "group"): 60,
@@ -165,7 +164,7 @@ def test_offsets_expire_when_kafkas_do() -> None:
     }
     seen: set[tuple[str, str]] = set()
     gone: dict[tuple[str, str], int] = {}
-    context.sleep(500)  # so that no look falls on a check
+    context.sleep(500)  # so that no poll coincides with a check
     for second in range(END_S):
         if second in later:
             later[second]()

@@ -13,9 +13,9 @@ class Transcript:
     """Events in order.
 
     Args:
-        symbols: name the values that differ from run to run.
-        ordered: whether the arrays of responses stay in their order. They are sorted
-            otherwise.
+        symbols: names the values that differ from run to run.
+        ordered: whether the arrays of responses stay in their order; otherwise they are
+            sorted.
     """
 
     def __init__(self, symbols: Symbols, *, ordered: bool = False) -> None:
@@ -26,7 +26,7 @@ class Transcript:
 
     @contextlib.contextmanager
     def muted(self) -> Iterator[None]:
-        """Nothing is recorded meanwhile."""
+        """Within it, nothing is recorded."""
         self._muted += 1
         try:
             yield
@@ -35,7 +35,7 @@ class Transcript:
 
     @property
     def is_muted(self) -> bool:
-        """Whether events are dropped."""
+        """True while events are dropped."""
         return self._muted > 0
 
     def add(self, **event: Any) -> None:
@@ -44,7 +44,7 @@ class Transcript:
             self._events.append(event)
 
     def render(self) -> list[dict[str, Any]]:
-        """Rendered last, when every symbol has got its name."""
+        """Renders the events; call it last, when every symbol has its name."""
         return [
             {key: self._rendered(key, value) for key, value in event.items()}
             for event in self._events

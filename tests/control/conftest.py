@@ -1,4 +1,4 @@
-"""A broker for the commands that are clients, and whoever types them."""
+"""A broker for the client commands, and a shell that runs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.control.shell import At, Shell
 
 @pytest.fixture(scope="module")
 def at() -> Iterator[At]:
-    """Where a broker is, in groups of which there is room for two."""
+    """The address of a broker with room for two members per group."""
     keys = ("group.initial.rebalance.delay.ms=0", "group.max.size=2")
     with serving(*(f"--set={key}" for key in keys)) as broker:
         yield {"KOHORT_BOOTSTRAP_SERVERS": broker.address}
@@ -22,7 +22,7 @@ def at() -> Iterator[At]:
 
 @pytest.fixture
 def name() -> str:
-    """Of a topic and a group that no other test has."""
+    """A name for a topic and a group that no other test uses."""
     return f"n{uuid.uuid4().hex[:10]}"
 
 
@@ -32,7 +32,7 @@ def shell(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> Shell:
-    """Commands of a user who has set nothing."""
+    """Commands of a user without any settings."""
     for variable in [each for each in os.environ if each.startswith("KOHORT_")]:
         monkeypatch.delenv(variable)
     return Shell(capfd, tmp_path)
@@ -40,7 +40,7 @@ def shell(
 
 @pytest.fixture
 def there(shell: Shell, at: At, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """Commands of a user who has said where the broker is."""
+    """Commands of a user who has set the broker's address."""
     for variable, value in at.items():
         monkeypatch.setenv(variable, value)
     return shell

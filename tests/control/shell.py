@@ -21,7 +21,7 @@ from tests.commands import KOHORT, environment
 from kohort.control.cli import cli
 
 At = dict[str, str]
-"""What a user has set in the environment to say where the broker is."""
+"""Environment variable of a user with the broker's address."""
 
 
 class Ended(NamedTuple):
@@ -59,7 +59,7 @@ class Shell:
         return Ended(code, *self._captured.readouterr())
 
     def done(self, *arguments: str, **variables: str) -> str:
-        """What a command that worked has printed."""
+        """The output of a command that succeeded."""
         ended = self.run(*arguments, stdin=b"", **variables)
         assert (ended.code, ended.err) == (0, ""), ended
         return ended.out
@@ -87,7 +87,7 @@ class Shell:
         return ended.code, ended.err
 
     def group(self, name: str) -> Any:
-        """What `kohort groups describe --json` says of it."""
+        """The group as `kohort groups describe --json` prints it."""
         (found,) = json.loads(self.done("groups", "describe", name, "--json"))
         return found
 

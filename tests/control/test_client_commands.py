@@ -12,6 +12,26 @@ import pytest
 from tests.commands import KOHORT, PATIENCE_S, environment
 from tests.control.shell import At, Shell, consuming
 
+from kohort.broker.server import Broker
+
+# -- transactions
+
+
+def test_records_of_one_transaction(name: str, there: Shell) -> None:
+    """All of them are committed; or none, if one line is no record."""
+    there.done("topics", "create", name)
+    send = ["produce", name, "--transactional-id", name]
+    there.done(*send, "-q", "a", "b")
+    ended = there.run(*send, "-K", ":", stdin=b"k:c\nbad\n")
+    assert ended.code == 1
+    assert f"no record to {name}: the transaction was aborted" in ended.err
+    there.done(*send, "-q", "d")
+    options = ["-q", "--from-beginning", "--max-messages", "3"]
+    consume = ["consume", name, *options, "--isolation-level"]
+    assert there.done(*consume, "read_committed") == "a\nb\nd\n"
+    assert there.done(*consume, "read_uncommitted") == "a\nb\nc\n"
+
+
 # -- topics
 
 
@@ -59,7 +79,7 @@ def test_one_of_several_topics_fails(name: str, there: Shell) -> None:
 
 
 def test_a_dry_run_creates_nothing(name: str, there: Shell) -> None:
-    """It says what it would do."""
+    """It prints the change without making it."""
     said = there.done("topics", "create", name, "--dry-run")
     assert said == f"would create {name}\n"
     there.fails("topics", "describe", name)
@@ -130,7 +150,7 @@ def test_arguments_and_files(name: str, there: Shell, tmp_path: Path) -> None:
 def test_where_it_starts(
     options: list[str], values: str, name: str, there: Shell
 ) -> None:
-    """By offsets and by times; what is not there becomes what is."""
+    """By offsets and by times; offsets out of range become the nearest valid ones."""
     rows = [{"value": str(n), "timestamp": n * 1000 - (n == 3) * 999} for n in range(5)]
     rows[3]["timestamp"] = 2001
     lines = "\n".join(map(json.dumps, rows))
@@ -140,12 +160,12 @@ def test_where_it_starts(
 
 
 def test_a_line_that_is_no_record(name: str, there: Shell) -> None:
-    """It is named; what came before it is delivered, and counted."""
+    """The error names it; the records before it are delivered and counted."""
     there.done("topics", "create", name, "--partitions", "1")
     code, said = there.sent(name, b"a:1\nb:2\nc\nd:4\n", "-K", ":")
     assert code == 1
     assert said.splitlines() == [
-        "kohort: line 3: has no key separator in it",
+        "kohort: line 3: has no key separator",
         f"kohort: 2 records to {name}",
     ]
     code, said = there.sent(name, b'{"value": "3"}\n{"valeu": "4"}\n', "--json")
@@ -157,7 +177,7 @@ def test_a_line_that_is_no_record(name: str, there: Shell) -> None:
 
 
 def test_a_record_that_is_not_delivered(name: str, there: Shell) -> None:
-    """The broker refuses it: which line it was is said, and by whom."""
+    """The broker refuses it: the error names the line and the broker's reason."""
     options = ("--partitions", "1", "--config", "max.message.bytes=1000")
     there.done("topics", "create", name, *options)
     data = b"small\n" + b"x" * 5_000 + b"\n"
@@ -170,7 +190,7 @@ def test_a_record_that_is_not_delivered(name: str, there: Shell) -> None:
 
 
 def test_a_producer_that_is_told_to_stop(name: str, there: Shell, at: At) -> None:
-    """What it has taken is delivered; that was not all, says the exit code."""
+    """Records read so far are delivered; the exit code says that some are not."""
     there.done("topics", "create", name, "--partitions", "1")
     with subprocess.Popen(
         [*KOHORT, "produce", name],
@@ -198,7 +218,7 @@ def test_a_producer_that_is_told_to_stop(name: str, there: Shell, at: At) -> Non
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_member_comes_and_goes(number: int, name: str, there: Shell, at: At) -> None:
-    """It commits what it has printed, leaves at once, and that is no failure."""
+    """It commits the printed records, leaves at once, and exits with 0."""
     there.done("topics", "create", name, "--partitions", "2")
     there.sent(name, b"a\nb\n", "-p", "1")
     options = ("-g", name, "--from-beginning", "--group-instance-id", "i")
@@ -233,9 +253,10 @@ def test_a_member_comes_and_goes(number: int, name: str, there: Shell, at: At) -
 
 
 def test_a_full_group(name: str, there: Shell, at: At) -> None:
-    """One line says so, in KIP-389's words; who is in stays in."""
+    """One line has KIP-389's message; the members stay in the group."""
     there.done("topics", "create", name, "--partitions", "2")
-    with consuming(name, "-g", name, **at), consuming(name, "-g", name, **at):
+    member = (name, "-g", name, "-X", "heartbeat.interval.ms=100")
+    with consuming(*member, **at), consuming(*member, **at):
         ended = there.run("consume", name, "-g", name)
         assert ended.code == 1
         (line,) = ended.err.splitlines()
@@ -245,7 +266,7 @@ def test_a_full_group(name: str, there: Shell, at: At) -> None:
 
 
 def test_partitions_that_move(name: str, there: Shell, at: At) -> None:
-    """Both members say on stderr what they have got, and given back."""
+    """Both members print their assigned and revoked partitions on stderr."""
     there.done("topics", "create", name, "--partitions", "2")
     quick = ("-X", "heartbeat.interval.ms=100", "--assignor", "range")
     member = (name, "-g", name, *quick)
@@ -266,7 +287,7 @@ def test_a_group_by_pattern(name: str, there: Shell) -> None:
 
 
 def test_offsets_are_set(name: str, there: Shell, tmp_path: Path) -> None:
-    """Nothing happens without --execute; what is printed as CSV is read again."""
+    """Nothing happens without --execute; the printed CSV can be read again."""
     there.done("topics", "create", name, "--partitions", "2")
     for partition in ("0", "1"):
         there.sent(name, b"a\nb\nc\n", "-p", partition)
@@ -305,7 +326,7 @@ def test_offsets_are_set(name: str, there: Shell, tmp_path: Path) -> None:
     line = there.fails(*reset, "--from-file", str(file), code=2)
     assert line.endswith("line 1: must be TOPIC,PARTITION,OFFSET")
     line = there.fails(*reset, "--topic", f"{name}:7", "--to-latest")
-    assert "the topic has no such partition" in line
+    assert "unknown partition" in line
 
 
 def test_groups_are_listed(name: str, there: Shell) -> None:
@@ -320,13 +341,23 @@ def test_groups_are_listed(name: str, there: Shell) -> None:
     mistyped = there.run("groups", "list", "--state", "Stabel")
     assert (mistyped.code, mistyped.out) == (2, "")
     assert f"group {name}\n" in there.done("groups", "describe", "--all")
+    dead = there.run("groups", "list", "--state", "Dead", "--state", "assigning")
+    assert dead == (0, "", "kohort: no groups in state Dead or Assigning\n")
 
 
-# -- whoever reads what is printed
+def test_a_broker_without_groups(shell: Shell) -> None:
+    """People get a sentence, programs an empty list."""
+    with Broker() as broker:
+        command = "groups", "list", "-b", broker.bootstrap_servers
+        assert shell.run(*command) == (0, "", "kohort: no groups yet\n")
+        assert json.loads(shell.done(*command, "--json")) == []
+
+
+# -- readers of the output
 
 
 def test_nobody_reads_any_more(name: str, there: Shell, at: At) -> None:
-    """It ends at once, also when no record comes, and what was not read comes again."""
+    """It ends at once, also without records, and unread records come again."""
     there.done("topics", "create", name, "--partitions", "1")
     there.sent(name, b"".join(b"%06d\n" % n for n in range(30_000)))
     with consuming(name, "-g", name, "--from-beginning", **at) as member:
@@ -338,7 +369,7 @@ def test_nobody_reads_any_more(name: str, there: Shell, at: At) -> None:
         assert member.wait(PATIENCE_S) == 0
     assert "Traceback" not in said
     (offset,) = [p["committed"] for p in there.group(name)["partitions"]]
-    # What was read, and at most what was in the pipe: 64 KB of 7 bytes each.
+    # At most the lines read, and 64 KB of 7 bytes each in the pipe.
     assert 0 <= offset < 20_000
     with consuming(name, "-g", f"{name}-2", **at) as member:
         assert member.stdout is not None
@@ -347,7 +378,7 @@ def test_nobody_reads_any_more(name: str, there: Shell, at: At) -> None:
 
 
 def test_a_reader_that_stands_still(name: str, there: Shell, at: At) -> None:
-    """The member stays in its group, and leaves when it is told to."""
+    """The member stays in its group, and leaves on a signal."""
     there.done("topics", "create", name, "--partitions", "1")
     there.sent(name, b"".join(b"%099d\n" % n for n in range(20_000)))
     short = ("-X", "session.timeout.ms=6000", "-X", "heartbeat.interval.ms=50")
@@ -356,7 +387,7 @@ def test_a_reader_that_stands_still(name: str, there: Shell, at: At) -> None:
         assert int(member.stdout.readline()) == 0
         assert there.group(name)["state"] == "Stable"
         member.send_signal(signal.SIGINT)
-        # `communicate` would leave out what is in this end's buffer.
+        # `communicate` would leave out this end's buffer.
         rest = member.stdout.read()
         assert member.wait(PATIENCE_S) == 0
     printed = 1 + rest.count("\n")

@@ -22,7 +22,7 @@ from tests.control.shell import At, Shell
     ],
 )
 def test_no_broker(command: list[str], shell: Shell) -> None:
-    """The last line says who was asked; the time is the user's."""
+    """The last line names the addresses; the user sets the timeout."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
@@ -34,19 +34,20 @@ def test_no_broker(command: list[str], shell: Shell) -> None:
     ("command", "why"),
     [
         ("topics list -b nowhere", "bootstrap.servers: 'nowhere' is not host:port"),
-        ("topics list -X foo.bar=1", "foo.bar: unknown setting"),
+        ("consume t -X group.idd=1", "did you mean group.id?"),
+        ("topics list -X foo.bar=1", "foo.bar: admin clients have no such setting"),
         ("topics list -X foo", "-X 'foo': must be KEY=VALUE"),
         ("topics list -X client.id=a -X client_id=b", "-X client_id: is set twice"),
-        ("topics list -b a:1 -X bootstrap.servers=b:1", "-b says it already"),
+        ("topics list -b a:1 -X bootstrap.servers=b:1", "-b sets it"),
         ("consume t -X fetch.max.wait.ms=x", "fetch.max.wait.ms: 'x' is not a whole"),
-        ("consume t -X group.id=g", "say --group"),
+        ("consume t -X group.id=g", "use --group"),
         ("consume", "TOPIC: name one at least"),
         ("consume t -g g --offset 1", "--offset: not in a group"),
         ("consume t -g g -p 1", "--partition: not in a group"),
         ("consume t --offset x", "must be earliest, latest, N or -N"),
         ("consume t --offset 1 --from-beginning", "only one of them"),
-        ("consume t --from-time x", "'x' is no time"),
-        ("consume t -f %q", "has '%q' in it"),
+        ("consume t --from-time x", "'x' is not a time"),
+        ("consume t -f %q", "has '%q'; known are"),
         ("consume t --json --raw", "--json: not with"),
         ("consume --pattern x", "--pattern: needs --group"),
         ("consume --pattern ( -g g", "--pattern '(': "),
@@ -55,14 +56,14 @@ def test_no_broker(command: list[str], shell: Shell) -> None:
         ("produce t -H x", "--header 'x': must be NAME=VALUE"),
         ("produce t --json -k x", "--json: not with"),
         ("produce t -k x -K :", "--key: not with --key-separator"),
-        ("produce t x --acks 1 -X acks=all", "-X acks: another option says it"),
+        ("produce t x --acks 1 -X acks=all", "-X acks: another option sets it"),
         ("produce t x -X enable.idempotence=true --acks 1", "acks: 1 is not possible"),
-        ("groups describe", "GROUP: name one at least, or say --all"),
-        ("groups reset-offsets g --all-topics", "say one of --to-earliest"),
-        ("groups reset-offsets g --to-latest", "--topic: name one at least"),
-        ("groups reset-offsets g --all-topics --by-duration x", "no duration"),
-        ("groups remove-members g", "--member, --instance: name one at least"),
-        ("topics alter t", "say --partitions, --config or --delete-config"),
+        ("groups describe", "GROUP: give at least one, or --all"),
+        ("groups reset-offsets g --all-topics", "give one of --to-earliest"),
+        ("groups reset-offsets g --to-latest", "--topic: give at least one"),
+        ("groups reset-offsets g --all-topics --by-duration x", "not a duration"),
+        ("groups remove-members g", "--member, --instance: give at least one"),
+        ("topics alter t", "give --partitions, --config or --delete-config"),
         ("topics create t --config x", "--config 'x': must be KEY=VALUE"),
     ],
 )
@@ -117,7 +118,7 @@ def test_streams_that_are_closed(there: Shell, at: At) -> None:
 
 
 def test_the_environment_is_no_configuration_of_the_broker(at: At) -> None:
-    """Who has said where the broker is can still start one."""
+    """KOHORT_BOOTSTRAP_SERVERS does not affect `kohort serve`."""
     elsewhere = at["KOHORT_BOOTSTRAP_SERVERS"]
     with serving(KOHORT_BOOTSTRAP_SERVERS=elsewhere) as broker:
         assert broker.address != elsewhere

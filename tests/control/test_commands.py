@@ -23,15 +23,15 @@ def test_each_node_has_a_port_of_its_own(shell: Shell) -> None:
     with serving("--nodes", "3") as broker:
         assert len(set(broker.addresses)) == 3
         for address in broker.addresses:
-            assert shell.done("ping", "--bootstrap", address).startswith(address)
+            assert shell.done("ping", "--bootstrap-server", address).startswith(address)
         assert broker.end() == (0, "", "")
 
 
 def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody has at this moment.
+    """The first of this many free ports in a row.
 
-    Below those that the system gives out; each process looks in a place of its own,
-    for tests that run at the same time.
+    They are below the system's ephemeral ports. Each process searches its own range,
+    because tests run at the same time.
     """
     start = 20_000 + os.getpid() % 1000 * 10
     for first in range(start, start + 1000, count):
@@ -59,13 +59,13 @@ def test_a_port_in_the_row_is_taken() -> None:
         line = refused("serve", "--nodes", "2", "--port", str(first), code=1)
     assert line == (
         f"cannot listen on 127.0.0.1:{first + 1}: the port is taken; "
-        "--port 0 takes a free one"
+        "--port 0 picks a free one"
     )
 
 
 @pytest.mark.parametrize("option", ["--port=65534", "--advertise=kafka:65534"])
 def test_the_row_has_to_end_in_time(option: str) -> None:
-    """Ports end at 65535, those that clients are told to connect to as well."""
+    """Ports end at 65535, the advertised ones as well."""
     assert refused("serve", "--nodes", "3", option, code=2) == (
         "--nodes 3: ports end at 65535, and the last would be 65536"
     )
@@ -168,7 +168,15 @@ def test_somebody_else_answers(shell: Shell, answer: bytes) -> None:
     with answering(answer) as address:
         line = shell.refused("cluster", "status", "--http", address, code=1)
     assert f"http://{address}" in line
-    assert "is no kohort" in line
+    assert "is not a kohort broker" in line
+
+
+def test_the_kafka_port_is_named_as_such(shell: Shell) -> None:
+    """It closes a connection with HTTP; the line says which port is meant."""
+    with answering(b"") as address:
+        line = shell.refused("why", "--http", address, code=1)
+    assert line.startswith(f"http://{address} is not an HTTP port; ")
+    assert "`kohort serve --http`" in line
 
 
 @pytest.mark.parametrize("address", ["", "here:there", "ftp://x", "x:0", "a b"])

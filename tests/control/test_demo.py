@@ -1,4 +1,4 @@
-"""``kohort demo``, as users run it: in a process of its own."""
+"""``kohort demo`` in a separate process, as users run it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ DEMO = [*KOHORT, "demo", "--pace", "0"]
 ORDER = [
     r"1/6  The first members join\. .*KIP-134",
     r"s  ana joins",
-    r"s  a rebalance begins: Empty -> PreparingRebalance",
-    r"s  Stable after [\d.]+ s: generation 1, 12 partitions given out",
-    r"2/6  One more joins\. .*KIP-429",
+    r"s  a rebalance starts: Empty -> PreparingRebalance",
+    r"s  Stable after [\d.]+ s: generation 1, 12 partitions assigned",
+    r"2/6  One more member joins\. .*KIP-429",
     r"s  cleo joins",
-    r"s  ana gives up ",
-    r"s  cleo takes ",
+    r"s  ana revokes ",
+    r"s  cleo is assigned ",
     r"s  Stable .*generation \d+, 4 of 12 partitions moved",
     r"3/6  A member crashes\. ",
-    r"s  ben crashes: its connections end without a LeaveGroup",
-    r"s  the broker gives ben up, [\d.]+ s after the crash",
-    r"4/6  Newcomers fill the group\. ",
+    r"s  ben crashes: its connections close without LeaveGroup",
+    r"s  the broker removes ben, [\d.]+ s after the crash",
+    r"4/6  New members fill the group\. ",
     r"s  dan joins",
     r"s  eve joins",
-    r"s  eve takes ",
+    r"s  eve is assigned ",
     r"5/6  One too many\. .*KIP-389",
     (
         r"s  finn is refused: Consumer group is already at its full capacity\. "
@@ -38,9 +38,9 @@ ORDER = [
     ),
     r"6/6  A member leaves\. ",
     r"s  ana leaves: it sends LeaveGroup",
-    r"s  ana gives up ",
+    r"s  ana revokes ",
     r"s  Stable",
-    r"generations, a crash that was noticed after [\d.]+ s, 1 member refused",
+    r"generations, a crash noticed after [\d.]+ s, 1 member refused",
     r"(\d+) records produced, \1 consumed",
     r"kohort serve",
 ]
@@ -73,7 +73,7 @@ def playing(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> str:
-    """What it prints up to a line with this text."""
+    """Its output up to a line with this text."""
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
@@ -93,7 +93,9 @@ def test_it_says_what_happens() -> None:
         found = re.compile(pattern).search(out, position)
         assert found, (pattern, out)
         position = found.end()
-    generations = re.findall(r"generation \d+, .* (?:given out|moved): (.*)", out)
+    generations = re.findall(
+        r"generation \d+, .* (?:partitions assigned|moved): (.*)", out
+    )
     assert len(generations) >= 5
     for shares in generations:
         owned = [
@@ -106,7 +108,7 @@ def test_it_says_what_happens() -> None:
 
 @pytest.mark.parametrize(
     "when",
-    ["kohort demo", "ana joins", "a rebalance begins", "Stable", "ben crashes"],
+    ["kohort demo", "ana joins", "a rebalance starts", "Stable", "ben crashes"],
 )
 def test_it_can_be_stopped_at_any_time(when: str) -> None:
     """Ctrl-C ends it in good order: no traceback, no warning, a summary."""
@@ -119,7 +121,7 @@ def test_it_can_be_stopped_at_any_time(when: str) -> None:
 
 
 def test_nobody_reads_on() -> None:
-    """`kohort demo | head -1` is no fault of anybody's."""
+    """`kohort demo | head -1` ends without an error."""
     with playing() as process:
         read_until(process, "kohort demo")
         assert process.stdout is not None
@@ -130,7 +132,7 @@ def test_nobody_reads_on() -> None:
 
 
 def test_the_terminal_is_given_back() -> None:
-    """On a terminal it has a screen of its own; Ctrl-C brings the other one back."""
+    """It uses the terminal's alternate screen; Ctrl-C restores the first one."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         DEMO,

@@ -1,4 +1,4 @@
-"""HTTP beside a broker: what it shows and changes, and whom it refuses."""
+"""HTTP beside a broker: its state, its operations, and refused clients."""
 
 from __future__ import annotations
 
@@ -6,85 +6,17 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator
-from typing import Any
 
 import aiohttp
 import pytest
 from tests.broker.test_connection import ApiVersions
 from tests.commands import PATIENCE_S
+from tests.control.asking import FAST, TOKEN, asking
 from tests.wire import frames
 
 from kohort.broker.server import Broker
 from kohort.control.http.guard import ControlError
 from kohort.control.http.server import MAX_BODY_BYTES, Control
-
-TOKEN = "open sesame"
-FAST = {"group.initial.rebalance.delay.ms": 0}
-
-
-class Asking:
-    """A client of the HTTP port.
-
-    Attributes:
-        broker: the broker that it is asking about.
-        control: the server.
-    """
-
-    def __init__(
-        self, broker: Broker, control: Control, session: aiohttp.ClientSession
-    ) -> None:
-        self.broker = broker
-        self.control = control
-        self._session = session
-
-    async def get(self, path: str, **headers: str) -> tuple[int, Any]:
-        """(status, JSON) of what is read at a path."""
-        async with self._session.get(path, headers=headers) as answer:
-            return answer.status, await answer.json()
-
-    async def post(
-        self, path: str, body: object = None, **headers: str
-    ) -> tuple[int, Any]:
-        """(status, JSON) of a change; the body is bytes as they are, or JSON."""
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        sent = {"Content-Type": "application/json"} | headers
-        async with self._session.post(
-            path, data=b"" if body is None else data, headers=sent
-        ) as answer:
-            return answer.status, await answer.json()
-
-    async def refusal(self, path: str, body: object, status: int) -> str:
-        """The sentence of a change that is refused with this status."""
-        found, answer = await self.post(path, body)
-        assert found == status, answer
-        assert list(answer) == ["error"]
-        sentence = answer["error"]
-        assert isinstance(sentence, str)
-        return sentence
-
-    def is_running(self, node_id: int) -> bool:
-        """Whether a node runs, by what its port says."""
-        node = self.broker.cluster.nodes[node_id]
-        with contextlib.closing(socket.socket()) as peer:
-            return peer.connect_ex((node.host, node.port)) == 0
-
-    def leader(self, topic: str, index: int) -> int:
-        """The leader of a partition, as the broker has it."""
-        return self.broker.cluster.topics.by_name[topic].leaders[index]
-
-
-@contextlib.asynccontextmanager
-async def asking(
-    *, nodes: int = 1, host: str = "127.0.0.1", token: str | None = None
-) -> AsyncIterator[Asking]:
-    """A broker of so many nodes, with HTTP, and somebody who asks it."""
-    async with (
-        Broker(FAST, nodes=nodes) as broker,
-        Control(broker, host, token=token) as control,
-        aiohttp.ClientSession(f"http://127.0.0.1:{control.port}") as session,
-    ):
-        yield Asking(broker, control, session)
 
 
 async def test_the_cluster_is_shown() -> None:
@@ -115,7 +47,7 @@ async def test_a_node_stops_and_starts() -> None:
 
 
 async def test_stops_and_starts_at_once() -> None:
-    """Whoever comes second waits, and is then refused or has its way."""
+    """The second request waits, and is then refused or carried out."""
     async with asking(nodes=2) as client:
         answers = await asyncio.gather(
             *(client.post(f"/v1/nodes/2/{do}") for do in ("stop", "start") * 3)
@@ -136,7 +68,7 @@ async def test_a_start_waits_for_the_stop() -> None:
         node = client.broker.cluster.nodes[2]
         reader, writer = await asyncio.open_connection(node.host, node.port, limit=1)
         writer.write(frames.request("ApiVersions", 3, ApiVersions) * 20_000)
-        # What it does not read piles up: it is more than sockets hold.
+        # Unread bytes pile up: more than sockets hold.
         assert await reader.readexactly(1)
         stop = asyncio.create_task(client.post("/v1/nodes/2/stop"))
         async with asyncio.timeout(PATIENCE_S):
@@ -179,13 +111,14 @@ async def test_a_group_moves() -> None:
         for quoted, group in (("shop", "shop"), ("a%2Fb%25%20%C3%A9", "a/b% é")):
             for node in (3, 1):
                 path = f"/v1/groups/{quoted}/move"
-                answer = await client.post(path, {"node": node})
-                assert answer == (200, {"group": group, "node": node})
+                status, answer = await client.post(path, {"node": node})
+                assert (status, answer["group"]) == (200, group)
+                assert answer["coordinator"] == node
                 assert client.broker.coordinator_of(group) == node
 
 
 async def test_what_is_not_there_is_404() -> None:
-    """The sentence says what there is."""
+    """The sentence lists the existing names."""
     async with asking(nodes=2) as client:
         client.broker.cluster.create_topic("orders", 1, 1)
         sentence = await client.refusal("/v1/nodes/7/stop", None, 404)
@@ -201,11 +134,25 @@ async def test_what_is_not_there_is_404() -> None:
             "there is no /v1/nodes/one/stop"
         )
         assert await client.get("/v2") == (404, {"error": "there is no /v2"})
-        assert "/timeline" in (await client.get("/"))[1]["error"]
+
+
+async def test_a_group_that_is_being_loaded_is_503() -> None:
+    """It may exist: only once its shard is loaded, the answer is 404."""
+    loading = {**FAST, "coordinator.load.delay.ms": 60_000}
+    async with asking(clock="manual", config=loading) as client:
+        client.broker.cluster.shards.for_group("g")
+        for path in ("/v1/groups/g", "/v1/groups/g/offsets"):
+            status, answer = await client.get(path)
+            assert (status, answer["error"]) == (
+                503,
+                "the group has no coordinator now: its shard is loading",
+            )
+        await client.broker.clock.advance(60)
+        assert (await client.get("/v1/groups/g"))[0] == 404
 
 
 async def test_what_cannot_be_done_is_409() -> None:
-    """What is to lead has to run; nothing stops or starts twice."""
+    """A new leader must run; a node cannot stop or start twice."""
     async with asking(nodes=2) as client:
         client.broker.cluster.create_topic("orders", 1, 2)
         await client.refusal("/v1/nodes/2/start", None, 409)
@@ -234,14 +181,20 @@ async def test_a_cluster_that_is_down_is_shown_and_started() -> None:
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        (b"{", "the body is no JSON"),
-        (b"\xff", "the body is no JSON"),
-        (b"[" * 50_000, "the body is no JSON"),
-        ([2], "the body is no JSON object"),
-        (None, "node must be given, as a whole number"),
-        ({"node": True}, "node must be given, as a whole number"),
-        ({"node": "2"}, "node must be given, as a whole number"),
-        ({"node": 2, "to": 2}, "there is no field 'to'; the fields are: node"),
+        (b"{", "the body is not JSON"),
+        (b"\xff", "the body is not JSON"),
+        (b'{"name": "\xff"}', "the body is not JSON"),
+        (b"[" * 50_000, "the body is not JSON"),
+        ([2], "the body must be an object"),
+        (None, "the body needs node; its fields are: node"),
+        ({"node": True}, "node must be a whole number"),
+        ({"node": "2"}, "node must be a whole number"),
+        ({"node": 2.5}, "node must be a whole number"),
+        ({"node": -1}, "node must be at least 0"),
+        (
+            {"node": 2, "to": 2},
+            "the body has no field 'to'; its fields are: node",
+        ),
     ],
 )
 async def test_a_wrong_body_is_400(body: object, sentence: str) -> None:
@@ -275,7 +228,7 @@ async def test_methods_that_a_path_does_not_take() -> None:
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded"])
 async def test_a_page_in_a_browser_changes_nothing(kind: str) -> None:
-    """What a browser sends for any page without asking first is refused."""
+    """Requests that browsers send for any page without a preflight are refused."""
     async with asking(nodes=2) as client:
         headers = {"Content-Type": kind, "Origin": "http://evil.example"}
         status, answer = await client.post("/v1/nodes/2/stop", b"", **headers)
@@ -284,9 +237,22 @@ async def test_a_page_in_a_browser_changes_nothing(kind: str) -> None:
         assert client.is_running(2)
 
 
+async def test_json_of_another_origin_changes_nothing() -> None:
+    """Some browsers once sent it without asking first. The own origin may."""
+    async with asking(nodes=2) as client:
+        for origin in ("http://evil.example", "http://127.0.0.1:1", "null"):
+            assert await client.post("/v1/nodes/2/stop", Origin=origin) == (
+                403,
+                {"error": "other origins cannot change anything"},
+            )
+        assert client.is_running(2)
+        status, _ = await client.post("/v1/nodes/2/stop", Origin=client.control.url)
+        assert status == 200
+
+
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "[", ""])
 async def test_hosts_that_are_not_loopback_are_refused(host: str) -> None:
-    """A name that somebody has pointed to loopback is not loopback."""
+    """A DNS name that points to loopback is not loopback."""
     async with asking(nodes=2) as client:
         for answer in (
             await client.get("/v1/cluster", Host=host),
@@ -326,7 +292,7 @@ async def test_changes_need_the_token() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "broker.example"])
 async def test_beyond_loopback_a_token_is_demanded(host: str) -> None:
-    """Whoever reaches the port could stop the broker."""
+    """Any client that reaches the port could stop the broker."""
     async with Broker() as broker:
         with pytest.raises(ControlError, match="KOHORT_HTTP_TOKEN"):
             Control(broker, host)
@@ -335,7 +301,7 @@ async def test_beyond_loopback_a_token_is_demanded(host: str) -> None:
 
 
 async def test_beyond_loopback_any_name_is_answered() -> None:
-    """What a machine is called elsewhere cannot be known; the token stands."""
+    """The machine's other names are unknown; the token still counts."""
     async with asking(host="0.0.0.0", token=TOKEN) as client:
         host = {"Host": "broker.example"}
         assert (await client.get("/v1/cluster", **host))[0] == 200

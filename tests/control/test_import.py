@@ -14,7 +14,7 @@ from tests.wire.client import connected
 from tests.wire.requests import fetch_offsets
 
 from kohort.broker.config import Config
-from kohort.broker.log.directory import DataDirError
+from kohort.broker.log.store import DataDirError
 from kohort.broker.server import Broker
 from kohort.control.data_dir.importing import Imported, import_kafka
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
@@ -79,7 +79,7 @@ async def test_one_partition_is_enough(tmp_path: Path) -> None:
 
 
 def test_topics_can_be_chosen(tmp_path: Path) -> None:
-    """What is not asked for is left; Kafka's own logs are no topics."""
+    """Other topics are left out; Kafka's own logs are no topics."""
     source = tmp_path / "kafka"
     for name in ("t-0", "t-2", "u-0", "__cluster_metadata-0"):
         folder = source / name
@@ -117,8 +117,8 @@ async def test_segments_that_kafka_compacted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda source, _: source.mkdir(), "there is no partition of Apache Kafka's"),
-        (lambda _, __: None, "there is no partition of Apache Kafka's in"),
+        (lambda source, _: source.mkdir(), "has no partitions of Apache Kafka"),
+        (lambda _, __: None, "has no partitions of Apache Kafka"),
         (
             lambda source, target: (
                 shutil.copytree(KAFKA, source),
@@ -143,7 +143,7 @@ async def test_topics_that_are_there_stay(tmp_path: Path) -> None:
     target = tmp_path / "data"
     async with Broker(data_dir=target) as broker:
         broker.cluster.create_topic("t", 1)
-    with pytest.raises(DataDirError, match="a broker's and already has topics"):
+    with pytest.raises(DataDirError, match="belongs to a broker and already"):
         imported(KAFKA, target)
     async with Broker(data_dir=target) as broker:
         assert list(broker.cluster.topics.by_name) == ["t"]

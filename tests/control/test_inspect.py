@@ -1,4 +1,4 @@
-"""``kohort inspect``: what Kafka and kohort have written, whole and damaged."""
+"""``kohort inspect``: logs of Kafka and of kohort, whole and damaged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kohort.broker.coordinator.effects import (
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
-    Record,
+    Written,
 )
 from kohort.broker.shards.group_records import Encoder
 from kohort.control.data_dir.inspection import InspectError
@@ -31,20 +31,20 @@ FIRST = "00000000000000000000.log"
 def inspected(
     path: Path, *, group: str | None = None, as_json: bool = False
 ) -> tuple[int, str]:
-    """The exit code, and what is printed."""
+    """The exit code and the output."""
     out = io.StringIO()
     code = write_inspection(path, group=group, as_json=as_json, out=out)
     return code, out.getvalue()
 
 
 def document(path: Path, group: str | None = None) -> Any:
-    """What is printed as JSON, of something without damage."""
+    """The JSON output for a directory without damage."""
     code, text = inspected(path, group=group, as_json=True)
     assert code == 0, text
     return json.loads(text)
 
 
-def batch(found: Sequence[Record], base_offset: int = 0, codec: int = 0) -> bytes:
+def batch(found: Sequence[Written], base_offset: int = 0, codec: int = 0) -> bytes:
     """A batch as a partition keeps it."""
     made = Encoder(codec=codec).encode(found, NOW_MS)
     head = records.PLACE.pack(base_offset, records.read_header(made).length, 0)
@@ -65,7 +65,7 @@ def partition(path: Path, index: int, *segments: bytes) -> Path:
     return folder
 
 
-# -- what Kafka wrote
+# -- Kafka's directories
 
 
 def test_groups_of_kafka() -> None:
@@ -168,7 +168,7 @@ def test_text() -> None:
     (row,) = (line for line in lines if "größe" in line)
     assert row.split()[:5] == ["orders", "3", "1", "-", "2026-11-21"]
     assert row.endswith("größe ✓ \U0001f600\\x00")
-    assert "skipped, as not of the classic protocol: 5 records" in lines
+    assert "skipped, not of the classic protocol: 5 records" in lines
     assert text.replace("\n", "").isprintable()
 
 
@@ -181,7 +181,7 @@ def test_one_group() -> None:
         inspected(KAFKA, group="deleted")
 
 
-# -- what may be named
+# -- arguments
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_directory_of_several(tmp_path: Path) -> None:
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    """What holds no groups is said to hold none."""
+    """A directory without groups is reported as such."""
     with pytest.raises(InspectError, match="does not exist"):
         inspected(tmp_path / "nowhere")
     (tmp_path / "topic-0").mkdir()
@@ -227,18 +227,18 @@ def test_empty_partition(tmp_path: Path) -> None:
     assert (found["groups"], found["partitions"], found["notes"]) == ([], 1, [])
 
 
-# -- what the log says
+# -- records of the log
 
 
 def test_last_record_counts(tmp_path: Path) -> None:
-    """Segments are read in order; tombstones take away what was before."""
+    """Segments are read in order; tombstones remove earlier records."""
     member = ("m", None, "c", "/h", -1, 6_000, b"", b"")
-    first: list[Record] = [
+    first: list[Written] = [
         GroupRecord("g", "consumer", 1, "range", "m", NOW_MS, [member]),
         offset("gone", 1),
         offset("g", 1),
     ]
-    second: list[Record] = [
+    second: list[Written] = [
         offset("g", 2),
         GroupRecord("g", "consumer", 2, None, None, NOW_MS, []),
         OffsetRecord("gone", "t", 0, None),
@@ -270,13 +270,15 @@ def test_nothing_for_terminals(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", [1, 11, 16, 17, 60, 61, 100])
 def test_torn_tail(tmp_path: Path, left: int) -> None:
-    """A log may end within a batch: it is noted, and what is before it counts."""
+    """A log may end within a batch: it is noted, and the records before it count."""
     whole = batch([offset("g", 1)])
     partition(tmp_path, 5, whole + batch([offset("g", 2)], 1)[:left])
     code, text = inspected(tmp_path)
     assert code == 0
     path = tmp_path / "__consumer_offsets-5" / FIRST
-    assert f"note: {path}: {left} bytes from {len(whole)} on are no whole batch" in text
+    assert (
+        f"note: {path}: {left} bytes from {len(whole)} on are not a whole batch" in text
+    )
     assert document(tmp_path)["groups"][0]["offsets"][0]["offset"] == 1
 
 
@@ -297,7 +299,7 @@ def test_torn_in_the_middle(tmp_path: Path) -> None:
     folder = partition(tmp_path, 0, one + one[:30], two)
     code, text = inspected(tmp_path)
     assert code == 1
-    where = f"30 bytes from {len(one)} on are no whole batch"
+    where = f"30 bytes from {len(one)} on are not a whole batch"
     assert f"damaged: {folder / FIRST}: {where}" in text
 
 
@@ -306,7 +308,7 @@ def test_torn_in_the_middle(tmp_path: Path) -> None:
     [(80, "wrong CRC"), (16, "magic -3,"), (8, "length -"), (20, "wrong CRC")],
 )
 def test_damaged_batch(tmp_path: Path, at: int, reason: str) -> None:
-    """Damage is named with its place; what is before it, and elsewhere, is shown."""
+    """The damage has its place; records before it, and elsewhere, are shown."""
     good = batch([offset("g", 1)])
     bad = bytearray(batch([offset("g", 2)], 1))
     bad[at] ^= 0xFF
@@ -337,7 +339,7 @@ def test_damaged_record(tmp_path: Path) -> None:
 
 
 def test_group_beside_damage(tmp_path: Path) -> None:
-    """A group that is not found may be in what is damaged: that is said instead."""
+    """An unknown group may be in the damaged part: the error says so."""
     good = batch([offset("g", 1)])
     partition(tmp_path, 0, good[:-1] + b"?")
     code, text = inspected(tmp_path, group="g")

@@ -44,7 +44,7 @@ async def all_of(reading: AsyncIterator[list[bytes]]) -> list[bytes]:
     ],
 )
 async def test_lines(pipe: tuple[int, int], data: bytes, found: list[bytes]) -> None:
-    """What is behind the last end of a line is one, unless it is nothing."""
+    """Text after the last line end is a line, unless it is empty."""
     os.write(pipe[1], data)
     os.close(pipe[1])
     assert await all_of(lines(Stream(pipe[0], writes=False), forever)) == found
@@ -82,7 +82,7 @@ async def test_a_reader_lets_others_run(pipe: tuple[int, int]) -> None:
 async def test_a_line_without_end(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory is not filled with what no broker takes."""
+    """A line that is too long for any broker does not fill the memory."""
     monkeypatch.setattr(streams, "LONGEST_LINE", 10)
     os.write(pipe[1], b"short\n" + b"x" * 20)
     os.close(pipe[1])
@@ -108,7 +108,7 @@ async def test_a_writer_waits_for_its_reader(pipe: tuple[int, int]) -> None:
 
 
 async def test_a_writer_that_waits_can_be_cancelled(pipe: tuple[int, int]) -> None:
-    """A pager that stands still keeps nobody from leaving."""
+    """A stopped pager does not keep a command from ending."""
     stream = Stream(pipe[1], writes=True)
     writing = asyncio.ensure_future(stream.write(b"x" * 1_000_000))
     for _ in range(3):
@@ -117,7 +117,7 @@ async def test_a_writer_that_waits_can_be_cancelled(pipe: tuple[int, int]) -> No
     writing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await writing
-    # The descriptor is let go of: somebody else may wait for it.
+    # The descriptor is free again for other waits.
     waiting = asyncio.ensure_future(stream.ready())
     await asyncio.sleep(0)
     os.read(pipe[0], 1 << 20)

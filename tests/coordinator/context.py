@@ -1,8 +1,7 @@
-"""A coordinator on virtual time, with the verbs of its protocol.
+"""A coordinator on virtual time, with a client's verbs.
 
-Performs effects as a driver does, checks the invariants after every event, and
-remembers records and notices. `sleep` moves the clock and
-fires what is due.
+Performs effects as a driver does, checks the invariants after every event, and keeps
+records and notices. `sleep` moves the clock and fires due timers.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
     Append,
     Arm,
+    CommandResult,
     CommitResult,
     DeleteGroupResult,
     DeleteOffsetsResult,
@@ -34,30 +34,47 @@ from kohort.broker.coordinator.effects import (
     Notice,
     OffsetRecord,
     Record,
+    Replies,
     Reply,
     SyncResult,
+    TransactionEnd,
+    completed,
 )
 from kohort.broker.coordinator.events import (
     Appended,
     AppendFailed,
     Client,
+    Command,
+    CommitInTransaction,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
     Event,
+    Expire,
     Expired,
     FetchOffsets,
     Heartbeat,
+    HoldGroup,
     Join,
+    Kick,
     Leave,
     LeavingMember,
+    LimitGroup,
     ListGroups,
+    Mute,
+    Offsets,
+    ReleaseGroup,
     Sync,
     TimerKey,
+    TransactionEnded,
+    TriggerRebalance,
+    Unmute,
 )
+from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.coordinator.state import GroupState
 from kohort.broker.events.render import render
 from kohort.protocol.consumer import Subscription, encode
 from kohort.protocol.errors import ErrorCode
@@ -66,9 +83,9 @@ R = TypeVar("R")
 
 HOST = "/127.0.0.1"
 SIMPLE = Client("simple", HOST)
-"""A consumer that is no member."""
+"""A consumer that is not a member."""
 START = 1_700_000_000.0
-"""When every scene begins, seconds since the epoch."""
+"""Start of every scene, seconds since the epoch."""
 
 
 MOST_AT_ONCE = 1_000
@@ -76,7 +93,7 @@ MOST_AT_ONCE = 1_000
 
 
 def protocols(*names: str, metadata: bytes = b"meta") -> list[tuple[str, bytes]]:
-    """The same metadata for several protocols."""
+    """Several protocols with the same metadata."""
     return [(name, metadata) for name in names]
 
 
@@ -86,14 +103,14 @@ def subscribed(*topics: str, protocol: str = "range") -> list[tuple[str, bytes]]
 
 
 def read_log(records: Iterable[Record]) -> Loading:
-    """A whole log, to be taken over by a coordinator."""
+    """Reads a whole log, for a coordinator to take over."""
     loading = Loading()
     loading.feed(records)
     return loading
 
 
 class Pending(Generic[R]):
-    """A request: the token that its reply comes back with."""
+    """A request: the token of its reply."""
 
     def __init__(self, name: str, on_result: Callable[[R], None] | None = None) -> None:
         self.name = name
@@ -104,20 +121,24 @@ class Pending(Generic[R]):
         return self.name
 
     def answer(self, result: R) -> None:
-        """Takes the reply; there is one at most."""
+        """Takes the reply; there is at most one."""
         assert not self.results, f"{self} is answered twice"
         self.results.append(result)
         if self._on_result is not None:
             self._on_result(result)
 
+    def answer_alike(self, result: Any, value: str | bytes) -> None:
+        """Takes the reply in two parts."""
+        self.answer(completed(result, value))  # type: ignore[arg-type]
+
     @property
     def answered(self) -> bool:
-        """Whether the reply has come."""
+        """True if the reply has come."""
         return bool(self.results)
 
     @property
     def result(self) -> R:
-        """The reply, which has come."""
+        """The reply, which must have come."""
         assert self.results, f"{self} waits"
         return self.results[0]
 
@@ -131,38 +152,44 @@ class Context:
     def __init__(self, **settings: int) -> None:
         self._settings: dict[str, Any] = {"initial_rebalance_delay_ms": 0} | settings
         self._numbers = itertools.count(1)
+        # Powers in force, which outlive coordinators.
+        self.lasting = Lasting()
         self.coordinator = self._new_coordinator()
         self.now = START
         # The numbers of members' connections.
         self.connections = itertools.count(1)
-        # Whether appends wait for `flush` or `refuse`; and those that do.
+        # True while appends wait for `flush` or `refuse`; and those appends.
         self.is_holding = False
         self.held: list[Append] = []
-        # Deadline, and the order of arming among equal ones.
+        # Deadline, and the order of arming for equal deadlines.
         self.timers: dict[TimerKey, tuple[float, int]] = {}
-        self._no_earlier = float("inf")  # than this is any timer due
+        self._no_earlier = float("inf")  # no timer is due earlier
         self.records: list[Record] = []
         self.notices: list[Notice] = []
         self._noticed_at: list[float] = []
-        # Requests without an answer, and since when.
+        # Requests without an answer, with the time since when they wait.
         self.waiting: dict[Pending[Any], float] = {}
         self.answered: list[Pending[Any]] = []
         self.forgotten: list[Pending[Any]] = []
         self.invariants = Invariants()
-        # What members were assigned: group, its generation, who, and what.
+        # Assignments that members got: group, generation, member, assignment.
         self.assigned: list[tuple[str, int, str, bytes]] = []
-        # Whether group.max.size became less while groups were in use.
+        # Set when group.max.size is lowered while groups are in use.
         self._is_lowered = False
         self._order = itertools.count()
         self._perform(self.coordinator.start(self.now))
 
     def _new_coordinator(self) -> Coordinator:
         settings = GroupSettings(**self._settings)
-        return Coordinator(settings, lambda prefix: f"{prefix}-{next(self._numbers)}")
+        return Coordinator(
+            settings,
+            lambda prefix: f"{prefix}-{next(self._numbers)}",
+            lasting=self.lasting,
+        )
 
     @property
     def settings(self) -> GroupSettings:
-        """What the coordinator goes by."""
+        """The coordinator's settings."""
         return self.coordinator.settings
 
     def configure(self, **settings: int) -> None:
@@ -173,11 +200,13 @@ class Context:
         self._is_lowered |= self.settings.max_size < before
 
     def restart(self, **settings: int) -> None:
-        """The coordinator goes, and another one loads what it has left behind.
+        """Replaces the coordinator by one that loads the log.
 
-        Nobody answers the requests that waited: their connections are gone.
+        Waiting requests get no answer: their connections are gone.
         """
+        before = self.settings.max_size
         self._settings |= settings
+        self._is_lowered |= GroupSettings(**self._settings).max_size < before
         self.coordinator = coordinator = self._new_coordinator()
         self.timers.clear()
         self.waiting.clear()
@@ -188,7 +217,7 @@ class Context:
         self._fire(self.now)
 
     def move(self) -> None:
-        """The coordinator is unloaded, and another one takes the groups over."""
+        """Unloads the coordinator; another one takes over the groups."""
         for effect in self.coordinator.unload():
             assert isinstance(effect, Reply)
             pending = cast("Pending[Any]", effect.token)
@@ -201,11 +230,31 @@ class Context:
     # -- the driver
 
     def submit(self, event: Event) -> list[Effect]:
-        """Hands an event in, performs its effects, and fires what is due at once."""
+        """Submits an event, performs its effects, and fires timers that are due."""
+        heard = self._hear(event) if isinstance(event, Heartbeat) else None
         effects = self.coordinator.handle(event, self.now)
+        if isinstance(event, Heartbeat) and heard is not None:
+            assert effects == [Reply(event.token, heard)]
         self._perform(effects)
         self._fire(self.now)
         return effects
+
+    def _hear(self, beat: Heartbeat) -> HeartbeatResult | None:
+        """Sends a heartbeat on the short way, which does the same or nothing."""
+        sessions = self._sessions()
+        heard = self.coordinator.hear(
+            beat.group_id,
+            beat.generation_id,
+            beat.member_id,
+            beat.group_instance_id,
+            self.now,
+        )
+        assert heard is not None or self._sessions() == sessions
+        return heard
+
+    def _sessions(self) -> list[float]:
+        groups = self.coordinator.groups.values()
+        return [m.deadline for group in groups for m in group.members.values()]
 
     def _ask(self, event: Event, pending: Pending[R]) -> Pending[R]:
         self.waiting[pending] = self.now
@@ -215,13 +264,11 @@ class Context:
     def _perform(self, effects: list[Effect]) -> None:
         is_replying, written = False, None
         for effect in effects:
-            assert not is_replying or isinstance(effect, Reply), "replies come last"
-            if isinstance(effect, Reply):
+            is_reply = isinstance(effect, Reply | Replies)
+            assert is_reply or not is_replying, "replies come last"
+            if isinstance(effect, Reply | Replies):
                 is_replying = True
-                pending = cast("Pending[Any]", effect.token)
-                del self.waiting[pending]
-                self.answered.append(pending)
-                pending.answer(effect.result)
+                self._answer(effect)
             elif isinstance(effect, Append):
                 if self._holds(effect):
                     self.held.append(effect)
@@ -241,8 +288,15 @@ class Context:
         elif not self.held:
             self._check()
 
+    def _answer(self, effect: Reply | Replies) -> None:
+        for reply in effect.each() if isinstance(effect, Replies) else [effect]:
+            pending = cast("Pending[Any]", reply.token)
+            del self.waiting[pending]
+            self.answered.append(pending)
+            pending.answer(reply.result)
+
     def _holds(self, append: Append) -> bool:
-        """Whether an append waits for `flush` or `refuse`."""
+        """Returns whether an append waits for `flush` or `refuse`."""
         return self.is_holding
 
     def _perform_silently(self, effect: Forget | Arm | Disarm) -> None:
@@ -258,7 +312,7 @@ class Context:
             del self.timers[effect.key]
 
     def flush(self) -> None:
-        """Writes the appends that were held."""
+        """Writes the held appends."""
         held, self.held = self.held, []
         for append in held:
             self.records += append.records
@@ -266,7 +320,7 @@ class Context:
         self._perform(self.coordinator.handle(Appended(held[-1].append_id), self.now))
 
     def refuse(self) -> None:
-        """The log refuses the last append that was held: it is too large."""
+        """Refuses the last held append: it is too large."""
         failed = AppendFailed(self.held.pop().append_id, 10, 1_048_589, 1_048_588)
         self._perform(self.coordinator.handle(failed, self.now))
 
@@ -295,10 +349,10 @@ class Context:
         self._fire(until)
         self.now = until
 
-    # -- who takes part
+    # -- participants
 
     def member(self, name: str, **options: Any) -> Member:
-        """Somebody who may join; see `Member`."""
+        """A client that may join; see `Member`."""
         return Member(self, name, **options)
 
     def stable_group(self, *names: str, sync: bool = True, **options: Any) -> Members:
@@ -326,13 +380,13 @@ class Context:
         return members
 
     def sync_all(self, members: Members) -> None:
-        """Everybody syncs, the first as the leader; each is assigned its name."""
+        """All members sync, the first as the leader; each is assigned its name."""
         for member in members[1:]:
             member.sync()
         members[0].sync(assign(*members))
 
     def state(self, group: str = "g") -> str:
-        """What DescribeGroups says."""
+        """The state according to DescribeGroups."""
         return self.describe(group).state
 
     def describe(self, group: str = "g") -> DescribeGroupResult:
@@ -348,7 +402,7 @@ class Context:
         return self._ask(ListGroups(pending, states, types), pending).result
 
     def delete(self, group: str = "g") -> int:
-        """DeleteGroups for one group: the error code."""
+        """Sends DeleteGroups for one group; returns the error code."""
         return self.start_delete(group).result.error_code
 
     def start_delete(self, group: str = "g") -> Pending[DeleteGroupResult]:
@@ -357,7 +411,7 @@ class Context:
         return self._ask(DeleteGroup(pending, group), pending)
 
     def leave(self, *members: tuple[str, str | None], group: str = "g") -> LeaveResult:
-        """LeaveGroup for (member id, instance id) each."""
+        """Sends LeaveGroup for (member id, instance id) each."""
         return self.start_leave(*members, group=group).result
 
     def start_leave(
@@ -371,7 +425,7 @@ class Context:
     def commit(
         self, offsets: Sequence[tuple[str, int, int, int, str | None]], **over: Any
     ) -> CommitResult:
-        """OffsetCommit, of a simple consumer unless told otherwise."""
+        """Sends OffsetCommit, by default as a simple consumer."""
         return self.start_commit(offsets, **over).result
 
     def start_commit(
@@ -397,24 +451,80 @@ class Context:
             instance,
             client,
             is_old,
-            [(*offset, end_offset) for offset in offsets],
+            Offsets.of([(*offset, end_offset) for offset in offsets]),
             retention_ms,
         )
         return self._ask(event, pending)
+
+    def commit_pending(
+        self, producer_id: int, *offsets: tuple[str, int], **over: Any
+    ) -> int:
+        """Sends TxnOffsetCommit; returns the error code of the last offset.
+
+        Args:
+            producer_id: the producer.
+            offsets: (topic, offset) of partitions 0.
+            over: other fields.
+        """
+        result = self.start_pending(producer_id, *offsets, **over).result
+        return result.codes[-1] if result.codes else result.error_code
+
+    def start_pending(
+        self,
+        producer_id: int,
+        *offsets: tuple[str, int],
+        group: str = "g",
+        generation_id: int = -1,
+        member_id: str = "",
+        instance: str | None = None,
+        metadata: str = "",
+    ) -> Pending[CommitResult]:
+        """The same, while appends are held."""
+        pending: Pending[CommitResult] = Pending("pending commit")
+        rows = [(topic, 0, offset, -1, metadata, 100) for topic, offset in offsets]
+        event = CommitInTransaction(
+            pending,
+            group,
+            generation_id,
+            member_id,
+            instance,
+            SIMPLE,
+            producer_id,
+            0,
+            Offsets.of(rows),
+        )
+        return self._ask(event, pending)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool = True) -> None:
+        """A marker ends a transaction; the log has all appends before it."""
+        if self.held:
+            self.flush()
+        self.records.append(TransactionEnd(producer_id, is_commit))
+        self.submit(TransactionEnded(producer_id, is_commit))
 
     def fetch(
         self,
         topics: Sequence[tuple[str, Sequence[int]]] | None = None,
         group: str = "g",
+        *,
+        is_stable: bool = False,
     ) -> FetchOffsetsResult:
-        """OffsetFetch; of everything unless told otherwise."""
+        """Sends OffsetFetch, by default for all offsets."""
         pending: Pending[FetchOffsetsResult] = Pending("fetch")
-        return self._ask(FetchOffsets(pending, group, topics), pending).result
+        event = FetchOffsets(pending, group, topics, is_stable)
+        return self._ask(event, pending).result
 
     def committed(self, topic: str, partition: int = 0, group: str = "g") -> int:
-        """One committed offset; -1 where there is none."""
+        """One committed offset; -1 if there is none."""
         (row,) = self.fetch([(topic, [partition])], group).topics
         return row[1][0][1]
+
+    def is_unstable(self, topic: str, group: str = "g") -> bool:
+        """True if a stable offset of partition 0 is refused."""
+        (row,) = self.fetch([(topic, [0])], group, is_stable=True).topics
+        ((_, offset, _, _, code),) = row[1]
+        assert (code == ErrorCode.UNSTABLE_OFFSET_COMMIT) <= (offset == -1)
+        return code == ErrorCode.UNSTABLE_OFFSET_COMMIT
 
     def delete_offsets(
         self, *topics: tuple[str, Sequence[int]], group: str = "g"
@@ -423,18 +533,60 @@ class Context:
         pending: Pending[DeleteOffsetsResult] = Pending("delete offsets")
         return self._ask(DeleteOffsets(pending, group, topics), pending).result
 
-    # -- what was left behind
+    # -- commands: return the reason for a refusal, or None
+
+    def command(
+        self, make: Callable[..., Command], *args: object, group: str = "g"
+    ) -> str | None:
+        """A command about a group, with its other fields."""
+        pending: Pending[CommandResult] = Pending(make.__name__)
+        return self._ask(make(pending, group, *args), pending).result.refusal
+
+    def kick(self, member_id: str, reason: str | None = None) -> str | None:
+        """Removes a member."""
+        return self.command(Kick, member_id, reason)
+
+    def expire(self, member_id: str) -> str | None:
+        """Ends a member's session."""
+        return self.command(Expire, member_id)
+
+    def mute(self, member_id: str) -> str | None:
+        """Stops hearing a member."""
+        return self.command(Mute, member_id)
+
+    def unmute(self, member_id: str) -> str | None:
+        """Hears a member again."""
+        return self.command(Unmute, member_id)
+
+    def trigger(self, reason: str | None = None) -> str | None:
+        """Starts a rebalance."""
+        return self.command(TriggerRebalance, reason)
+
+    def hold(self, state: str | None = None) -> str | None:
+        """Holds the group in a state."""
+        return self.command(HoldGroup, None if state is None else GroupState(state))
+
+    def release(self) -> str | None:
+        """Releases the group."""
+        return self.command(ReleaseGroup)
+
+    def limit(self, max_size: int | None) -> str | None:
+        """Limits the group; None removes the limit."""
+        self._is_lowered = True
+        return self.command(LimitGroup, max_size)
+
+    # -- records and notices
 
     def group_records(self) -> list[GroupRecord]:
-        """What was written about groups that exist."""
+        """Records of existing groups."""
         return [r for r in self.records if isinstance(r, GroupRecord)]
 
     def offset_records(self) -> list[OffsetRecord]:
-        """What was written about offsets."""
+        """Records of offsets."""
         return [r for r in self.records if isinstance(r, OffsetRecord)]
 
     def tombstones(self) -> list[str]:
-        """Groups of which it was written that they are gone."""
+        """Ids of groups with a tombstone."""
         return [r.group_id for r in self.records if isinstance(r, GroupTombstone)]
 
     def kinds(self) -> list[str]:
@@ -447,7 +599,7 @@ class Context:
         return found
 
     def events(self, since: int = 0) -> list[dict[str, Any]]:
-        """All notices as events read, from the one with this number on."""
+        """All notices rendered as events, from the given number on."""
         return [render(notice, time) for notice, time in self.noticed(since)]
 
     def noticed(self, since: int = 0) -> list[tuple[Notice, float]]:
@@ -460,7 +612,7 @@ class Context:
 
 
 class Member:
-    """A client: remembers what it was told, and uses it in its next requests."""
+    """A client: remembers answers, and uses them in its next requests."""
 
     def __init__(
         self,
@@ -489,7 +641,7 @@ class Member:
         self.skips = skips
         self.member_id = ""
         self.generation_id = -1
-        # Who is in the generation, if it leads.
+        # The members of the generation, if it leads.
         self.told: Sequence[tuple[str, str | None, bytes]] = ()
 
     def _joined(self, result: JoinResult) -> None:
@@ -520,10 +672,10 @@ class Member:
             self.requires_id,
             self.skips,
         )
-        return self.context._ask(event, pending)  # noqa: SLF001 - one module
+        return self.context._ask(event, pending)
 
     def enter(self) -> Pending[JoinResult]:
-        """Joins, the second time with the id that it got if it has to."""
+        """Joins, and joins again with the id that it got, if it has to."""
         pending = self.join()
         if pending.answered and pending.result.error_code == 79:
             pending = self.join()
@@ -553,10 +705,10 @@ class Member:
             over.get("required", False),
             assignments,
         )
-        return self.context._ask(event, pending)  # noqa: SLF001 - one module
+        return self.context._ask(event, pending)
 
     def heartbeat(self, **over: Any) -> int:
-        """Heartbeat: the error code."""
+        """Sends a heartbeat; returns the error code."""
         return self.start_heartbeat(**over).result.error_code
 
     def start_heartbeat(self, **over: Any) -> Pending[HeartbeatResult]:
@@ -569,10 +721,10 @@ class Member:
             over.get("member_id", self.member_id),
             over.get("instance", self.instance),
         )
-        return self.context._ask(event, pending)  # noqa: SLF001 - one module
+        return self.context._ask(event, pending)
 
     def leave(self, **over: Any) -> int:
-        """LeaveGroup: the member's error code, or the request's."""
+        """Sends LeaveGroup; returns the member's error code, or the request's."""
         result = self.context.leave(
             (
                 over.get("member_id", self.member_id),
@@ -583,7 +735,7 @@ class Member:
         return result.error_code or result.members[0][2]
 
     def commit(self, topic: str, offset: int, **over: Any) -> int:
-        """OffsetCommit for partition 0: the error code."""
+        """Sends OffsetCommit for partition 0; returns the error code."""
         result = self.start_commit(topic, offset, **over).result
         return result.codes[0] if result.codes else result.error_code
 
@@ -602,7 +754,7 @@ class Member:
         )
 
     def keep_alive(self, ms: int) -> None:
-        """Heartbeats four times a second for some time."""
+        """Sends heartbeats four times a second for some time."""
         for _ in range(ms // 250):
             self.heartbeat()
             self.context.sleep(250)
@@ -612,5 +764,5 @@ Members = Sequence[Member]
 
 
 def assign(*members: Member) -> list[tuple[str, bytes]]:
-    """One assignment each, called after the member."""
+    """One assignment per member, with the member's name."""
     return [(m.member_id, f"assigned-{m.name}".encode()) for m in members]

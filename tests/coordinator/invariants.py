@@ -1,7 +1,7 @@
-"""Invariants of the coordinator: they hold after every event, in whatever order.
+"""Invariants of the coordinator, which hold after every event.
 
-They look at a coordinator from outside, with the timers, the waiting requests and the
-records of whatever drives it.
+They check a coordinator from outside, with its driver's timers, waiting requests and
+records.
 """
 
 from __future__ import annotations
@@ -10,15 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import GroupRecord, Record
+from kohort.broker.coordinator.effects import (
+    GroupRecord,
+    OffsetRecord,
+    PendingOffset,
+    Record,
+    TransactionEnd,
+)
 from kohort.broker.coordinator.events import TimerKey
-from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.group import Group, Pending
 from kohort.broker.coordinator.load import Found, Loading
-from kohort.broker.coordinator.settings import GroupSettings
+
+_Key = tuple[str, str, int]
+"""Group, topic, partition."""
 
 
 def _facts(record: GroupRecord) -> tuple[object, ...]:
-    """All fields of a record but its time; a load may change the order of members."""
+    """A record's fields without its time; a load may change the order of members."""
     return (
         record.group_id,
         record.protocol_type,
@@ -29,8 +37,62 @@ def _facts(record: GroupRecord) -> tuple[object, ...]:
     )
 
 
+class KafkaOffsets:
+    """The offsets in a log, computed in Kafka's way: by the numbers of their records.
+
+    Attributes:
+        offsets: by group, topic and partition, each with the number of its record.
+        pending: the same of open transactions, by producer id.
+    """
+
+    def __init__(self) -> None:
+        self.offsets: dict[_Key, tuple[int, object]] = {}
+        self.pending: dict[int, dict[_Key, tuple[int, object]]] = {}
+        self._number = 0
+
+    def feed(self, records: Iterable[Record]) -> None:
+        """Reads some records."""
+        for record in records:
+            self._number += 1
+            if isinstance(record, PendingOffset):
+                pending = self.pending.setdefault(record.producer_id, {})
+                pending[_key(record.offset)] = self._number, record.offset.entry
+            elif isinstance(record, TransactionEnd):
+                self._end(self.pending.pop(record.producer_id, {}), record)
+            elif isinstance(record, OffsetRecord):
+                self._put(_key(record), record.entry)
+
+    def _put(self, key: _Key, entry: object) -> None:
+        if entry is not None:
+            self.offsets[key] = self._number, entry
+            return
+        self.offsets.pop(key, None)
+        for pending in self.pending.values():
+            pending.pop(key, None)
+
+    def _end(self, ended: dict[_Key, tuple[int, object]], end: TransactionEnd) -> None:
+        for key, found in ended.items():
+            if end.is_commit and found[0] > self.offsets.get(key, (0,))[0]:
+                self.offsets[key] = found
+
+    def check(self, groups: Mapping[str, Group]) -> None:
+        """Compares the offsets that count, and those that are unstable."""
+        known = {
+            (g.group_id, *key): e
+            for g in groups.values()
+            for key, e in g.offsets.items()
+        }
+        assert known == {key: entry for key, (_, entry) in self.offsets.items()}
+        unstable = {(g.group_id, *key) for g in groups.values() for key in g.pending}
+        assert unstable == {key for found in self.pending.values() for key in found}
+
+
+def _key(record: OffsetRecord) -> _Key:
+    return record.group_id, record.topic, record.partition
+
+
 class Invariants:
-    """Checks a coordinator, and remembers what it has to be compared with.
+    """Checks a coordinator, and remembers facts for later comparisons.
 
     Attributes:
         generations: the latest generation of each group.
@@ -40,9 +102,10 @@ class Invariants:
         self.generations: dict[str, int] = {}
         # The members that led a generation of a group.
         self._leaders: dict[tuple[str, int], set[str]] = {}
-        # The groups as the records describe them, the number of records read, and
-        # each group as its latest record should describe it.
+        # The groups as the records describe them, the number of records read, and each
+        # group as its latest record should describe it.
         self._log = Loading()
+        self._offsets = KafkaOffsets()
         self._read = 0
         self._durable: dict[str, GroupRecord] = {}
 
@@ -53,58 +116,68 @@ class Invariants:
         waiting: AbstractSet[object],
         records: Sequence[Record],
     ) -> None:
-        """Checks all of them.
+        """Checks all invariants.
 
         Args:
             coordinator: the coordinator, after an event.
-            timers: the timers that are armed: their deadlines come first.
+            timers: the armed timers; their deadlines come first.
             waiting: the tokens of requests without an answer.
-            records: all that were written so far.
+            records: all records so far.
         """
         groups = coordinator.groups
         for group_id in self.generations.keys() - groups.keys():
             self._forget_generations(group_id)  # deleted: it starts over
         parked: set[object] = set()
         for group in groups.values():
-            self._check_generation(group, coordinator.settings)
-            parked |= _parked(group, timers)
+            self._check_generation(group, coordinator)
+            is_held = coordinator.lasting.holds.get(group.group_id) is group.state
+            parked |= _parked(group, timers, is_held=is_held)
             assert not group.members or group.leader in group.members
+            muted = coordinator.lasting.muted.get(group.group_id, ())
             for member in group.members.values():
-                if not member.satisfies_heartbeat:
+                waits = member.satisfies_heartbeat or (is_held and member.has_joined)
+                if not waits or member.is_muted:
                     assert timers[member.session_key][0] <= member.deadline
+                assert member.is_muted == (member.member_id in muted)
+        _check_transactions(coordinator)
         parked.discard(None)
         assert parked == waiting, "a request without an answer waits for something"
-        self._check_log(groups, records[self._read :])
+        new = records[self._read :]
+        self._check_log(groups, new)
+        self._offsets.feed(new)
+        self._offsets.check(groups)
         self._read = len(records)
 
     def written_late(self, group_ids: Iterable[str]) -> None:
-        """Records were written that their groups may have gone on from since."""
+        """Notes late records: their groups may have changed since."""
         for group_id in group_ids:
             self._durable.pop(group_id, None)
 
     def check_leader(self, group_id: str, generation_id: int, member: str) -> None:
-        """A member was told that it leads: a generation has one leader."""
+        """Checks that a generation has one leader: a member learned that it leads."""
         leaders = self._leaders.setdefault((group_id, generation_id), set())
         leaders.add(member)
         assert len(leaders) == 1, "one leader per generation"
 
     def check_loaded(self, coordinator: Coordinator) -> None:
-        """A new coordinator has loaded the groups as their latest records say."""
+        """Checks that a new coordinator has loaded the groups of the latest records."""
         for group_id, group in coordinator.groups.items():
             assert _facts(group.record()) == _facts(self._durable[group_id])
-            # A generation that was not stored is forgotten, and so is its leader.
+            # A generation without a record is forgotten, and so is its leader.
             if self.generations[group_id] != group.generation_id:
                 self._forget_generations(group_id, group.generation_id)
                 self.generations[group_id] = group.generation_id
-            # Only rebalances see to it that the limit is kept.
-            if len(group.members) > coordinator.settings.max_size:
+            # Only rebalances enforce the limit.
+            if len(group.members) > _max_size(coordinator, group_id):
                 assert group.state == "PreparingRebalance"
 
-    def _check_generation(self, group: Group, settings: GroupSettings) -> None:
+    def _check_generation(self, group: Group, coordinator: Coordinator) -> None:
         known = self.generations.get(group.group_id, 0)
         assert group.generation_id >= known, "generations never go down"
-        if group.generation_id > known and settings.is_helpful:
-            assert len(group.members) <= settings.max_size
+        is_limited = group.group_id in coordinator.lasting.max_sizes
+        is_limited |= coordinator.settings.is_helpful
+        if group.generation_id > known and is_limited:
+            assert len(group.members) <= _max_size(coordinator, group.group_id)
         self.generations[group.group_id] = group.generation_id
 
     def _forget_generations(self, group_id: str, after: int = 0) -> None:
@@ -116,19 +189,20 @@ class Invariants:
     def _check_log(
         self, groups: Mapping[str, Group], records: Iterable[Record]
     ) -> None:
-        """Offsets, and groups as of their latest records, can be read in the log.
+        """Checks that the log has the offsets, and groups as of their latest records.
 
-        While a group rebalances its record is that of before.
+        During a rebalance a group's record is the previous one.
         """
         self._log.feed(records)
         assert self._log.found.keys() <= groups.keys(), "the log knows of no others"
         for group_id in self._durable.keys() - groups.keys():
             del self._durable[group_id]
         for group_id, group in groups.items():
-            # A commit of which nothing could be stored makes a group without a record.
+            # A commit whose offsets are all refused creates a group without a record.
             found = self._log.found.get(group_id, Found())
             assert found.offsets == group.offsets, "the log knows all offsets"
             assert found.expire_ms == group.expire_ms
+            assert _in_order(found.pending) == _in_order(group.pending)
             fresh = GroupRecord(group_id, "", 0, None, None, -1, [])
             if group.state in {"Stable", "Empty"}:
                 self._durable[group_id] = group.record()
@@ -138,19 +212,47 @@ class Invariants:
             else:
                 assert _facts(found.record) == _facts(durable), "as they were"
                 if group.state == "Empty":
-                    # Offsets expire by it. A Stable group's is that of its sync phase.
+                    # Offsets expire by it. A Stable group has that of its sync phase.
                     assert found.record.state_timestamp_ms == group.state_timestamp_ms
 
 
-def _parked(group: Group, timers: Mapping[TimerKey, object]) -> set[object]:
-    """Returns the tokens of requests that wait; a timer ends each wait."""
+def _in_order(pending: Pending) -> dict[tuple[str, int], list[object]]:
+    """Pending offsets, where equal means that they are also in the same order."""
+    return {key: [*by_producer.items()] for key, by_producer in pending.items()}
+
+
+def _check_transactions(coordinator: Coordinator) -> None:
+    """Checks that the end of a transaction will find all its offsets."""
+    known = coordinator.transactions.by_producer
+    for group in coordinator.groups.values():
+        for key, by_producer in group.pending.items():
+            assert by_producer, "nothing is pending"
+            for producer_id in by_producer:
+                assert key in known[producer_id][group.group_id].log_ends
+
+
+def _max_size(coordinator: Coordinator, group_id: str) -> int:
+    limits = coordinator.lasting.max_sizes
+    return limits.get(group_id, coordinator.settings.max_size)
+
+
+def _parked(
+    group: Group, timers: Mapping[TimerKey, object], *, is_held: bool
+) -> set[object]:
+    """Returns the tokens of waiting requests; a timer, or a hold, ends each wait."""
     members = group.members.values()
-    joins = sum(m.join_token is not None for m in members)
+    joins = sum(m.has_joined for m in members)
     assert group.awaiting_join == joins, "counters count right"
-    if joins:
+    join_timer, sync_timer = ("join", group.group_id), ("sync", group.group_id)
+    if any(m.join_token is not None for m in members):
         assert group.state == "PreparingRebalance"
-        assert ("join", group.group_id) in timers
+        assert is_held or join_timer in timers
     if any(m.sync_token is not None for m in members):
         assert group.state == "CompletingRebalance"
-        assert ("sync", group.group_id) in timers
+        assert is_held or sync_timer in timers
+    if is_held:
+        assert not timers.keys() & {join_timer, sync_timer}, "they stand still"
+        assert members or group.pending_members, "nothing would end the hold's wait"
+    else:
+        assert group.rest is None
     return {m.join_token for m in members} | {m.sync_token for m in members}

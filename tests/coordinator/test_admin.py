@@ -6,7 +6,7 @@ from tests.coordinator.context import Context
 
 
 def test_describe_by_state(context: Context) -> None:
-    """Protocol and metadata are shown in Stable, assignments while they hold."""
+    """DescribeGroups shows protocol and metadata in Stable, and valid assignments."""
     a, b = context.stable_group("A", "B", sync=False)
 
     def shown() -> tuple[str, str, list[tuple[bytes, bytes]]]:
@@ -27,7 +27,7 @@ def test_describe_by_state(context: Context) -> None:
 
 
 def test_a_rebalance_before_the_sync_takes_assignments_back(context: Context) -> None:
-    """Old assignments are void once a generation ends without new ones."""
+    """A generation that ends without new assignments makes the old ones void."""
     a, b = context.stable_group("A", "B")
     a.join()
     b.join()
@@ -37,7 +37,7 @@ def test_a_rebalance_before_the_sync_takes_assignments_back(context: Context) ->
 
 
 def test_describe_members(context: Context) -> None:
-    """Who is in, where from, under which ids."""
+    """DescribeGroups shows the members with their ids, clients and hosts."""
     (a,) = context.stable_group("A", static=True)
     (shown,) = context.describe().members
     assert (shown.member_id, shown.group_instance_id) == (a.member_id, "i-A")
@@ -45,7 +45,7 @@ def test_describe_members(context: Context) -> None:
 
 
 def test_list(context: Context) -> None:
-    """By state and type, in any case; what is unknown matches nothing."""
+    """ListGroups filters by state and type, in any case; unknown ones match nothing."""
     context.stable_group("A", group="stable")
     context.stable_group("B", group="completing", sync=False)
     (c,) = context.stable_group("C", group="empty", protocol_type="connect")
@@ -70,7 +70,7 @@ def test_list(context: Context) -> None:
 
 
 def test_groups_of_pending_members(context: Context) -> None:
-    """They are Empty, listed, and can be deleted; the ids go with them."""
+    """Groups of pending members are Empty, listed, and deleted with their ids."""
     a = context.member("A")
     a.join()
     assert context.list_groups().groups == [("g", "", "Empty", "classic")]
@@ -80,7 +80,7 @@ def test_groups_of_pending_members(context: Context) -> None:
 
 
 def test_a_deleted_group_starts_over(context: Context) -> None:
-    """Its next generation is 1."""
+    """A group that is created again after its deletion begins with generation 1."""
     (a,) = context.stable_group("A")
     a.leave()
     context.delete()

@@ -1,4 +1,4 @@
-"""Appends that are not in the log yet: what others see meanwhile, and after."""
+"""Appends that are not in the log yet: the state that requests see, then and later."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ UNKNOWN_SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
 
 @pytest.fixture
 def context() -> Context:
-    """Scenes that hold the log."""
+    """A coordinator whose log is held."""
     return Context()
 
 
 def test_an_assignment_counts_once_it_is_written(context: Context) -> None:
-    """Until then the group is in CompletingRebalance, and all syncs wait."""
+    """Until it is written the group is in CompletingRebalance, and all syncs wait."""
     a, b = context.stable_group("A", "B", sync=False)
     context.is_holding = True
     of_b = b.sync()
@@ -53,7 +53,7 @@ def test_a_newcomer_makes_an_unwritten_assignment_void(context: Context) -> None
 def test_a_follower_that_syncs_in_the_window_is_answered_with_all(
     context: Context,
 ) -> None:
-    """Its sync comes behind the leader's, and before the log."""
+    """A follower's sync after the leader's is answered with all others."""
     a, b = context.stable_group("A", "B", sync=False)
     context.is_holding = True
     a.sync(assign(a, b))
@@ -66,7 +66,7 @@ def test_a_follower_that_syncs_in_the_window_is_answered_with_all(
 def test_a_static_follower_that_restarts_in_the_window_rebalances(
     context: Context,
 ) -> None:
-    """In a Stable group it would not: the leader may have assigned to its old id."""
+    """In CompletingRebalance a returning follower causes a rebalance, in Stable not."""
     a, b = context.stable_group("A", "B", static=True, sync=False)
     context.is_holding = True
     of_a = a.sync(assign(a, b))
@@ -76,7 +76,7 @@ def test_a_static_follower_that_restarts_in_the_window_rebalances(
 
 
 def test_a_refused_assignment_is_the_error_of_all(context: Context) -> None:
-    """The group goes back to PreparingRebalance, with the assignments dropped."""
+    """A refused assignment fails all syncs; the group is PreparingRebalance again."""
     a, b = context.stable_group("A", "B", sync=False)
     context.is_holding = True
     of_b = b.sync()
@@ -95,7 +95,7 @@ def test_a_refused_assignment_is_the_error_of_all(context: Context) -> None:
 
 
 def test_answers_wait_for_all_appends_before_them(context: Context) -> None:
-    """Heartbeats, commits and departures do, of any group; joins and reads do not."""
+    """Heartbeats, commits and departures wait for appends; joins and reads not."""
     (a,) = context.stable_group("A")
     (other,) = context.stable_group("B", group="h")
     context.is_holding = True
@@ -109,7 +109,7 @@ def test_answers_wait_for_all_appends_before_them(context: Context) -> None:
 
 
 def test_refusals_wait_for_nothing(context: Context) -> None:
-    """They stand on no record."""
+    """Refusals depend on no record, so they are answered at once."""
     (a,) = context.stable_group("A")
     context.is_holding = True
     a.start_commit("t", 1)
@@ -118,7 +118,7 @@ def test_refusals_wait_for_nothing(context: Context) -> None:
 
 
 def test_reads_see_what_the_log_has(context: Context) -> None:
-    """Not a commit that is not written, nor a group that only such a commit made."""
+    """Reads see neither an unwritten commit nor a group that only it created."""
     context.commit([("t", 0, 1, -1, "")])
     context.is_holding = True
     context.start_commit([("t", 0, 2, -1, ""), ("t", 1, 5, -1, "")])
@@ -126,7 +126,7 @@ def test_reads_see_what_the_log_has(context: Context) -> None:
     context.start_commit([("t", 0, 9, -1, "")], group="new")
     assert context.committed("t") == 1
     assert context.committed("t", 1) == -1
-    assert context.fetch().topics == [("t", [(0, 1, -1, "")])]
+    assert context.fetch().topics == [("t", [(0, 1, -1, "", 0)])]
     assert context.state("new") == "Dead"
     assert [row[0] for row in context.list_groups().groups] == ["g"]
     context.flush()
@@ -135,7 +135,7 @@ def test_reads_see_what_the_log_has(context: Context) -> None:
 
 
 def test_a_deleted_group_is_there_until_the_log_has_it(context: Context) -> None:
-    """For reads; a commit finds it gone."""
+    """Reads see a deleted group until the log has the deletion; commits do not."""
     context.commit([("t", 0, 1, -1, "")])
     context.is_holding = True
     deletion = context.start_delete()
@@ -147,7 +147,7 @@ def test_a_deleted_group_is_there_until_the_log_has_it(context: Context) -> None
 
 
 def test_a_refused_commit_changes_nothing(context: Context) -> None:
-    """The offsets are those of before, also when that is not written yet."""
+    """A refused commit restores the previous offsets, even unwritten ones."""
     context.commit([("t", 0, 1, -1, ""), ("t", 1, 1, -1, "")], retention_ms=5_000)
     context.is_holding = True
     context.start_commit([("t", 0, 2, -1, "")])
@@ -161,7 +161,7 @@ def test_a_refused_commit_changes_nothing(context: Context) -> None:
 
 
 def test_a_refused_commit_makes_no_group(context: Context) -> None:
-    """Its group would have been new."""
+    """A refused commit of a new group creates no group."""
     context.is_holding = True
     refused = context.start_commit([("t", 0, 1, -1, "")])
     context.refuse()
@@ -171,7 +171,7 @@ def test_a_refused_commit_makes_no_group(context: Context) -> None:
 
 
 def test_a_refused_deletion_keeps_the_group(context: Context) -> None:
-    """With its offsets; it can be used on, and deleted later."""
+    """A refused deletion keeps the group and its offsets; it can be deleted later."""
     context.commit([("t", 0, 1, -1, "")])
     context.is_holding = True
     refused = context.start_delete()
@@ -184,7 +184,7 @@ def test_a_refused_deletion_keeps_the_group(context: Context) -> None:
 
 
 def test_a_refused_first_record_unmakes_the_group(context: Context) -> None:
-    """A join that waits in it gets the error; later joins make it anew."""
+    """A refused first record undoes the group; waiting joins fail, later do not."""
     context.configure(initial_rebalance_delay_ms=3_000)
     context.is_holding = True
     member = context.member("A", requires_id=False)
@@ -193,6 +193,7 @@ def test_a_refused_first_record_unmakes_the_group(context: Context) -> None:
     assert joining.result.error_code == UNKNOWN_SERVER_ERROR
     assert not context.coordinator.groups
     assert set(context.timers) == {("offsets",)}
+    assert not context.lasting.rebalances
     context.is_holding = False
     member.enter()
     context.sleep(3_000)
@@ -200,7 +201,7 @@ def test_a_refused_first_record_unmakes_the_group(context: Context) -> None:
 
 
 def test_a_static_member_is_back_once_it_is_written(context: Context) -> None:
-    """Its join waits for the record of its new id."""
+    """The join of a returning static member waits for the record of its new id."""
     a, b = context.stable_group("A", "B", static=True)
     context.is_holding = True
     again = context.member("B", instance="i-B")
@@ -214,7 +215,7 @@ def test_a_static_member_is_back_once_it_is_written(context: Context) -> None:
 
 
 def test_a_static_member_that_waited_long_has_a_session(context: Context) -> None:
-    """It begins anew with the answer, as the first one ended while its join waited."""
+    """Its session begins with the answer: the first one ended during the wait."""
     leader = context.member("A", instance="i-A", session_ms=60_000)
     context.form([leader, context.member("B", instance="i-B", session_ms=6_000)])
     context.is_holding = True
@@ -228,7 +229,7 @@ def test_a_static_member_that_waited_long_has_a_session(context: Context) -> Non
 def test_a_static_member_whose_record_is_refused_keeps_its_old_id(
     context: Context,
 ) -> None:
-    """The new process gets the error; the old one is a member as before."""
+    """The new process gets the error; the old one stays a member."""
     _, b = context.stable_group("A", "B", static=True)
     context.is_holding = True
     again = context.member("B", instance="i-B", session_ms=45_000)
@@ -244,7 +245,7 @@ def test_a_static_member_whose_record_is_refused_keeps_its_old_id(
 def test_a_rebalance_in_the_window_takes_a_returning_static_member_along(
     context: Context,
 ) -> None:
-    """A newcomer begins it; the append then answers with the generation of before."""
+    """A newcomer starts a rebalance; the append answers with the old generation."""
     a, _ = context.stable_group("A", "B", static=True)
     context.is_holding = True
     joining = context.member("B", instance="i-B").join()
@@ -258,7 +259,7 @@ def test_a_rebalance_in_the_window_takes_a_returning_static_member_along(
 def test_a_returning_leader_waits_for_a_rebalance_that_began_in_the_window(
     context: Context,
 ) -> None:
-    """It would have to list the members of a generation that is over, as in Kafka."""
+    """As in Kafka, a returning leader cannot list the members of an old generation."""
     context.stable_group("A", static=True)
     context.member("P").join()  # a pending member keeps the join phase open
     context.is_holding = True
@@ -274,7 +275,7 @@ def test_a_returning_leader_waits_for_a_rebalance_that_began_in_the_window(
 
 
 def test_a_move_refuses_all_that_waits(context: Context) -> None:
-    """Records that are not written are lost with the coordinator."""
+    """A move refuses waiting requests; unwritten records are lost."""
     (a,) = context.stable_group("A")
     context.is_holding = True
     waiting: list[Pending[Any]] = [a.start_commit("t", 1), a.start_heartbeat()]
@@ -287,7 +288,7 @@ def test_a_move_refuses_all_that_waits(context: Context) -> None:
 
 
 def test_only_deletions_of_admins_have_to_fit_into_a_batch(context: Context) -> None:
-    """Offsets that expire, or whose topic is deleted, may take several."""
+    """Expired offsets, and those of deleted topics, may take several batches."""
     context.commit([("t", p, 1, -1, "") for p in range(3)])
     context.commit([("u", 0, 1, -1, "")])
     context.is_holding = True
@@ -299,7 +300,7 @@ def test_only_deletions_of_admins_have_to_fit_into_a_batch(context: Context) -> 
 
 
 def test_a_leader_that_syncs_twice_in_the_window_is_answered(context: Context) -> None:
-    """Its second record changes nothing."""
+    """The second record of a leader that syncs twice changes nothing."""
     (a,) = context.stable_group("A", sync=False, protocols=subscribed("t"))
     context.is_holding = True
     a.sync(assign(a))

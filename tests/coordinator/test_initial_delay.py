@@ -8,7 +8,7 @@ from tests.coordinator.context import Context, Member, protocols
 
 @pytest.fixture
 def context() -> Context:
-    """Kafka's default delay; sessions as short as one likes."""
+    """Kafka's default delay; sessions may be short."""
     return Context(initial_rebalance_delay_ms=3_000, min_session_timeout_ms=100)
 
 
@@ -21,7 +21,7 @@ def _stable_member(context: Context) -> Member:
 
 
 def test_no_delay_for_groups_with_members(context: Context) -> None:
-    """A group that has members rebalances as soon as all of them are in."""
+    """A group with members rebalances without a delay once all have joined."""
     a = _stable_member(context)
     joining = context.member("B", requires_id=False).join()
     assert a.join().answered
@@ -29,7 +29,7 @@ def test_no_delay_for_groups_with_members(context: Context) -> None:
 
 
 def test_an_empty_group_delays_again(context: Context) -> None:
-    """A group that became empty starts over, but for its generation."""
+    """A group that became Empty is delayed again; its generation continues."""
     members = [_stable_member(context)]
     members += [context.member(name, requires_id=False) for name in "BC"]
     for member in reversed(members):
@@ -43,7 +43,7 @@ def test_an_empty_group_delays_again(context: Context) -> None:
 
 
 def test_pending_members_are_no_arrival(context: Context) -> None:
-    """They neither extend a window nor are they waited for."""
+    """A pending member does not extend the window, which does not wait for it."""
     joining = context.member("A", requires_id=False).join()
     context.sleep(500)
     context.member("B").join()
@@ -64,7 +64,7 @@ def test_repeated_joins_are_no_arrival(context: Context) -> None:
 
 
 def test_heartbeats_within_the_window(context: Context) -> None:
-    """They belong to generation 0, and start a session that ends, as in Kafka."""
+    """As in Kafka, they belong to generation 0 and start a session, which ends."""
     a = context.member("A", session_ms=500)
     a.join()
     joining = a.join()
@@ -75,7 +75,7 @@ def test_heartbeats_within_the_window(context: Context) -> None:
 
 
 def test_expiry_of_pending_members_ends_the_window(context: Context) -> None:
-    """In Kafka, too: nobody is missing when the last pending id is forgotten."""
+    """As in Kafka, the window ends when the last missing pending member goes."""
     context.member("B", session_ms=800).join()
     joining = context.member("A", requires_id=False).join()
     context.sleep(800)
@@ -83,7 +83,7 @@ def test_expiry_of_pending_members_ends_the_window(context: Context) -> None:
 
 
 def test_arrivals_that_no_window_was_left_for(context: Context) -> None:
-    """They count for the first window of the group's next life, as in Kafka."""
+    """As in Kafka, they count for the first window of the group's next life."""
     a = context.member("A", requires_id=False, rebalance_ms=1_000)
     b = context.member("B", requires_id=False, rebalance_ms=1_000)
     a.join()

@@ -1,4 +1,4 @@
-"""Who is let in, who has to come again, who is refused."""
+"""JoinGroup: members that are admitted, have to join again, or are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kohort.protocol.consumer import Subscription, TopicPartitions, encode
 
 
 def test_first_member_of_an_old_client(context: Context) -> None:
-    """A client that knows no MEMBER_ID_REQUIRED is in at once, and leads."""
+    """A client without support for MEMBER_ID_REQUIRED joins at once, and leads."""
     a = context.member("A", requires_id=False)
     result = a.join().result
     assert (result.error_code, result.generation_id) == (0, 1)
@@ -20,7 +20,7 @@ def test_first_member_of_an_old_client(context: Context) -> None:
 
 
 def test_member_id_required(context: Context) -> None:
-    """A dynamic member is given an id, and has to come again with it (KIP-394)."""
+    """A dynamic member gets an id, and has to join again with it (KIP-394)."""
     a = context.member("A")
     first = a.join().result
     assert first.error_code == 79
@@ -31,7 +31,7 @@ def test_member_id_required(context: Context) -> None:
 
 
 def test_static_members_need_no_second_round_trip(context: Context) -> None:
-    """An instance id is enough to be let in at once; the member id starts with it."""
+    """A static member joins at once; its member id begins with the instance id."""
     a = context.member("A", instance="i-A")
     assert a.join().result.error_code == 0
     assert a.member_id.startswith("i-A-")
@@ -39,7 +39,7 @@ def test_static_members_need_no_second_round_trip(context: Context) -> None:
 
 @pytest.mark.parametrize("instance", ["", " ", "a/b", "..", "x" * 250])
 def test_any_instance_id_will_do(context: Context, instance: str) -> None:
-    """The broker has no rules for group.instance.id, not even against the empty one."""
+    """The broker accepts any group.instance.id, even the empty one."""
     result = context.member("A", instance=instance).join().result
     assert result.members[0][1] == instance
 
@@ -56,7 +56,7 @@ def test_bounds_of_session_timeouts(
 
 
 def test_which_error_wins(context: Context) -> None:
-    """Group id, then session timeout, then member id; the id is given back."""
+    """Order: group id, session timeout, member id; the id is returned."""
     a = context.member("A")
     assert a.join(group="", session_ms=1).result.error_code == 24
     result = a.join(session_ms=1, member_id="made-up").result
@@ -72,7 +72,7 @@ def test_which_error_wins(context: Context) -> None:
     ],
 )
 def test_joins_without_protocols(context: Context, over: dict[str, object]) -> None:
-    """No protocol or no type is code 23; the group is there all the same."""
+    """A join without protocols or type gets code 23, but creates the group."""
     a = context.member("A")
     result = a.join(**over).result
     assert (result.error_code, result.member_id) == (23, "")
@@ -80,7 +80,7 @@ def test_joins_without_protocols(context: Context, over: dict[str, object]) -> N
 
 
 def test_nothing_in_common(context: Context) -> None:
-    """Another type, or protocols that not everybody supports: code 23, no rebalance."""
+    """Another type, or protocols that others lack: code 23, and no rebalance."""
     (a,) = context.stable_group("A")
     b = context.member("B", requires_id=False)
     assert b.join(protocol_type="connect").result.error_code == 23
@@ -89,7 +89,7 @@ def test_nothing_in_common(context: Context) -> None:
 
 
 def test_sole_member_with_other_protocols(context: Context) -> None:
-    """The only member has to change its protocols by way of both."""
+    """The only member can change its protocols only by way of joins that offer both."""
     (a,) = context.stable_group("A")
     assert a.join(protocols=protocols("sticky")).result.error_code == 23
     assert context.state() == "Stable"
@@ -99,7 +99,7 @@ def test_sole_member_with_other_protocols(context: Context) -> None:
 
 
 def test_type_of_an_empty_group(context: Context) -> None:
-    """A group that became empty keeps its type until somebody brings another one."""
+    """An Empty group keeps its type until a member with another one joins."""
     (a,) = context.stable_group("A")
     a.leave()
     assert context.describe().protocol_type == "consumer"
@@ -109,21 +109,21 @@ def test_type_of_an_empty_group(context: Context) -> None:
 
 
 def test_repeated_protocol_names_count_once(context: Context) -> None:
-    """The first of two protocols of one name counts, where Kafka never answers."""
+    """The first of two protocols with one name counts; Kafka never answers."""
     a = context.member("A", requires_id=False)
     result = a.join(protocols=[("p", b"first"), ("p", b"second")]).result
     assert (result.protocol_name, result.members[0][2]) == ("p", b"first")
 
 
 def test_malformed_metadata_of_consumers(context: Context) -> None:
-    """Metadata that is no subscription does no harm, where Kafka never answers."""
+    """Metadata that is not a subscription does no harm; Kafka never answers."""
     a = context.member("A", requires_id=False)
     absurd = b"\0\0\x7f\xff\xff\xff"
     assert a.join(protocols=[("range", absurd)]).result.error_code == 0
 
 
 def test_leader_asks_again_before_it_syncs(context: Context) -> None:
-    """In CompletingRebalance an unchanged join gets its answer again."""
+    """In CompletingRebalance an unchanged join gets the same answer again."""
     a, b = context.stable_group("A", "B", sync=False)
     again = a.join().result
     assert (again.generation_id, len(again.members)) == (2, 2)
@@ -132,7 +132,7 @@ def test_leader_asks_again_before_it_syncs(context: Context) -> None:
 
 
 def test_follower_rejoins_in_stable(context: Context) -> None:
-    """Without changes a follower is told about its generation, timeouts aside."""
+    """An unchanged follower gets its generation, even with other timeouts."""
     a, b = context.stable_group("A", "B")
     result = b.join(session_ms=20_000, rebalance_ms=25_000).result
     assert (result.error_code, result.generation_id, result.members) == (0, 2, ())
@@ -140,7 +140,7 @@ def test_follower_rejoins_in_stable(context: Context) -> None:
 
 
 def test_order_of_protocols_is_metadata(context: Context) -> None:
-    """A follower that prefers other protocols causes a rebalance."""
+    """A follower that changes its order of protocols causes a rebalance."""
     both = protocols("x", "y")
     a, b = context.stable_group("A", "B", protocols=both)
     joining = b.join(protocols=both[::-1])
@@ -160,7 +160,7 @@ def test_order_of_protocols_is_metadata(context: Context) -> None:
 def test_a_leader_that_owns_other_partitions_has_not_changed(
     context: Context, names: tuple[str, ...], cause: str
 ) -> None:
-    """A leader's assignors and topics are its offer; what it owns is not."""
+    """A leader's offer is its assignors and topics, not the partitions that it owns."""
     offered = [(name, encode(Subscription(["t"]))) for name in ("range", "sticky")]
     (a,) = context.stable_group("A", protocols=offered)
     owned = encode(Subscription(["t"], owned_partitions=[TopicPartitions("t", [0])]))
@@ -169,7 +169,7 @@ def test_a_leader_that_owns_other_partitions_has_not_changed(
 
 
 def test_pending_member_with_an_instance_id(context: Context) -> None:
-    """An id of KIP-394 brought along with an instance id is refused as Kafka does."""
+    """As in Kafka, a pending id with an instance id is refused."""
     a = context.member("A")
     a.join()
     result = a.join(instance="i-A").result
@@ -177,7 +177,7 @@ def test_pending_member_with_an_instance_id(context: Context) -> None:
 
 
 def test_events_name_the_connection_of_the_latest_join(context: Context) -> None:
-    """A member that rejoins on another connection is heard of by that one."""
+    """Events name the connection of a member's latest join."""
     a, b = context.stable_group("A", "B")
     a.join()
     b.join(client=Client("B", HOST, 7))

@@ -1,4 +1,4 @@
-"""How members go."""
+"""Members that leave: by LeaveGroup, or removed by an admin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_follower_leaves(context: Context) -> None:
 
 
 def test_leader_leaves(context: Context) -> None:
-    """Somebody else leads the next generation."""
+    """Another member leads the next generation."""
     a, b, c = context.stable_group("A", "B", "C")
     a.leave()
     second, third = b.join(), c.join()
@@ -24,7 +24,7 @@ def test_leader_leaves(context: Context) -> None:
 
 
 def test_last_member_leaves_pending_ones(context: Context) -> None:
-    """Ids that were given out do not keep a group from being Empty."""
+    """Pending members do not keep a group from becoming Empty."""
     (a,) = context.stable_group("A")
     b = context.member("B")
     b.join()
@@ -35,7 +35,7 @@ def test_last_member_leaves_pending_ones(context: Context) -> None:
 
 
 def test_leaves_while_its_join_waits(context: Context) -> None:
-    """The join is told that its member is unknown."""
+    """A member that leaves has its waiting join answered UNKNOWN_MEMBER_ID."""
     a, b = context.stable_group("A", "B")
     joining = b.join(protocols=protocols("range", metadata=b"new"))
     assert b.leave() == 0
@@ -44,7 +44,7 @@ def test_leaves_while_its_join_waits(context: Context) -> None:
 
 
 def test_admin_names_instance_ids(context: Context) -> None:
-    """An instance id alone is enough, once."""
+    """An admin can remove a member by its instance id alone, once."""
     a, _ = context.stable_group("A", "B", static=True)
     result = context.leave(("", "i-B"), ("", "i-B"), ("", None))
     assert result.members == [("", "i-B", 0), ("", "i-B", 25), ("", None, 25)]
@@ -53,7 +53,7 @@ def test_admin_names_instance_ids(context: Context) -> None:
 
 
 def test_static_member_names_its_member_id(context: Context) -> None:
-    """A static member leaves for good, without or with its instance id."""
+    """A static member leaves by its member id, with or without its instance id."""
     for instance in (None, "i-A"):
         (a,) = context.stable_group("A", static=True)
         assert a.leave(instance=instance) == 0
@@ -61,7 +61,7 @@ def test_static_member_names_its_member_id(context: Context) -> None:
 
 
 def test_several_leave_at_once(context: Context) -> None:
-    """One request, one rebalance; a member named twice is unknown the second time."""
+    """One request is one rebalance; a repeated member is unknown the second time."""
     a, b, c = context.stable_group("A", "B", "C")
     result = context.leave(
         (b.member_id, None), (b.member_id, None), (c.member_id, None)
@@ -73,7 +73,7 @@ def test_several_leave_at_once(context: Context) -> None:
 
 
 def test_unknown_members_and_groups(context: Context) -> None:
-    """Codes are per member, but for the empty group id; nobody named is fine."""
+    """Codes are per member, except for the empty group id; an empty list is valid."""
     (a,) = context.stable_group("A")
     assert context.leave(("made-up", None)).members == [("made-up", None, 25)]
     assert context.leave((a.member_id, None), group="h").members[0][2] == 25

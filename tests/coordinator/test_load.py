@@ -1,8 +1,8 @@
-"""What a coordinator finds in its log, and how its groups go on from there.
+"""Groups that a coordinator finds in its log, and their next steps.
 
-The scenes were played with Apache Kafka 4.3.0, which was stopped and started
-again on its data, with another group.max.size where a scene says so; what they
-expect is what it answered, except where a scene says that kohort differs.
+The scenes were played with Apache Kafka 4.3.0, which was stopped and restarted on its
+data, with another group.max.size where a scene says so. The expected results are
+Kafka's answers, unless a scene says that kohort differs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kohort.broker.coordinator.load import Loading
 
 
 def test_stable_group(context: Context) -> None:
-    """Members carry on in their generation, with what they were assigned."""
+    """Members continue in their generation, with their assignments."""
     a, b = context.stable_group("A", "B")
     context.restart()
     assert (a.heartbeat(), b.heartbeat()) == (0, 0)
@@ -54,7 +54,7 @@ def test_group_goes_on_counting(context: Context) -> None:
 
 
 def test_only_the_chosen_protocol_is_known(context: Context) -> None:
-    """A follower that comes with all of its protocols has changed its metadata."""
+    """A follower that joins with all of its protocols has changed its metadata."""
     two = [("range", b"1"), ("roundrobin", b"2")]
     a, b = context.stable_group("A", "B", protocols=two)
     context.restart()
@@ -66,7 +66,7 @@ def test_only_the_chosen_protocol_is_known(context: Context) -> None:
 
 
 def test_static_member_is_replaced(context: Context) -> None:
-    """Instance ids are found again: a member that returns takes its old place."""
+    """Instance ids are restored: a member that returns takes its old place."""
     (a,) = context.stable_group("A", static=True, skips=False)
     context.restart()
     back = context.member("A2", instance="i-A", protocols=a.protocols, skips=False)
@@ -78,7 +78,7 @@ def test_static_member_is_replaced(context: Context) -> None:
 
 
 def test_sessions_start_anew(context: Context) -> None:
-    """Who was silent for as long as nobody listened has its whole session again."""
+    """A member has its whole session again, however long it was silent before."""
     a, b = context.stable_group("A", "B", session_ms=6_000)
     context.now += 3_600
     context.restart()
@@ -92,7 +92,7 @@ def test_sessions_start_anew(context: Context) -> None:
 
 
 def test_one_timeout_of_join_v0() -> None:
-    """An old record without rebalance timeout means the session's."""
+    """A record of JoinGroup v0 has no rebalance timeout: the session's is used."""
     context = Context()
     member = ("m", None, "c", "/h", -1, 6_000, b"meta", b"assigned")
     record = GroupRecord("g", "consumer", 4, "range", "m", 1, [member])
@@ -102,7 +102,7 @@ def test_one_timeout_of_join_v0() -> None:
 
 
 def test_rebalance_under_way(context: Context) -> None:
-    """A group that was rebalancing is found in its last generation."""
+    """A group that was rebalancing is restored in its last generation."""
     (a,) = context.stable_group("A")
     b = context.member("B")
     b.enter()
@@ -115,7 +115,7 @@ def test_rebalance_under_way(context: Context) -> None:
 
 
 def test_generation_that_was_not_stored(context: Context) -> None:
-    """A first generation that nobody had synced in is forgotten, number and all."""
+    """A first generation without a sync is forgotten, including its number."""
     (a,) = context.stable_group("A", sync=False)
     context.restart()
     found = context.describe()
@@ -129,7 +129,7 @@ def test_generation_that_was_not_stored(context: Context) -> None:
 
 
 def test_ids_that_were_given_out_are_forgotten(context: Context) -> None:
-    """Members that only have an id are in no record."""
+    """Pending members are in no record."""
     a = context.member("A")
     assert a.join().result.error_code == 79
     context.restart()
@@ -141,7 +141,7 @@ def test_ids_that_were_given_out_are_forgotten(context: Context) -> None:
 
 
 def test_group_that_became_empty(context: Context) -> None:
-    """It keeps its type, its generation, and its offsets; it delays again."""
+    """An Empty group keeps its type, generation and offsets, and is delayed again."""
     (a,) = context.stable_group("A")
     a.commit("t", 7)
     a.leave()
@@ -159,7 +159,7 @@ def test_group_that_became_empty(context: Context) -> None:
 
 @pytest.mark.parametrize("leader", ["", "unknown-member"])
 def test_a_record_without_members_has_no_leader(leader: str) -> None:
-    """Kohort writes no such record: another program did, and it names no member."""
+    """Another program wrote the record; it names a leader, but no members."""
     context = Context()
     record = GroupRecord("g", "consumer", 3, "range", leader, -1, [])
     context.coordinator.take_over(read_log([record]), context.now)
@@ -172,11 +172,11 @@ def test_simple_consumers(context: Context) -> None:
     context.restart()
     found = context.describe()
     assert (found.state, found.protocol_type) == ("Empty", "")
-    assert context.fetch().topics == [("t", [(0, 7, 3, "note"), (1, 8, -1, "")])]
+    assert context.fetch().topics == [("t", [(0, 7, 3, "note", 0), (1, 8, -1, "", 0)])]
 
 
 def test_group_whose_offsets_are_gone() -> None:
-    """It is still there, until the next check of what is to expire."""
+    """A group whose offsets are gone exists until the next check of offsets."""
     context = Context(offsets_retention_check_interval_ms=20_000)
     context.commit([("t", 0, 7, -1, "")])
     context.delete_offsets(("t", [0]))
@@ -187,7 +187,7 @@ def test_group_whose_offsets_are_gone() -> None:
 
 
 def test_deleted_group(context: Context) -> None:
-    """It does not come back, nor do its offsets."""
+    """A deleted group does not come back, nor do its offsets."""
     context.commit([("t", 0, 7, -1, "")])
     assert context.delete() == 0
     context.restart()
@@ -196,7 +196,7 @@ def test_deleted_group(context: Context) -> None:
 
 
 def test_group_that_came_again(context: Context) -> None:
-    """What was before a tombstone does not count for what came after."""
+    """Records before a tombstone do not affect a group that is created after it."""
     (a,) = context.stable_group("A")
     a.commit("t", 7)
     a.leave()
@@ -208,7 +208,7 @@ def test_group_that_came_again(context: Context) -> None:
 
 
 def test_retention_counts_from_the_record() -> None:
-    """Offsets of a group that became Empty before expire no later for a restart."""
+    """A restart does not delay the expiry of an Empty group's offsets."""
     context = Context(
         offsets_retention_ms=60_000, offsets_retention_check_interval_ms=1_000
     )
@@ -225,7 +225,7 @@ def test_retention_counts_from_the_record() -> None:
 
 
 def test_retention_of_a_commit_is_kept() -> None:
-    """So is the time that an old commit asked for; a later one takes it back."""
+    """The retention time of an old commit is restored; a later commit replaces it."""
     context = Context(offsets_retention_check_interval_ms=1_000)
     context.commit([("t", 0, 7, -1, ""), ("u", 0, 7, -1, "")], retention_ms=5_000)
     context.commit([("u", 0, 8, -1, "")])
@@ -237,7 +237,7 @@ def test_retention_of_a_commit_is_kept() -> None:
 
 
 def test_record_without_a_time() -> None:
-    """Offsets of a group whose old record has no time are kept from their commit."""
+    """Offsets of a group whose record has no time expire from their commit on."""
     context = Context(
         offsets_retention_ms=60_000, offsets_retention_check_interval_ms=1_000
     )
@@ -270,7 +270,7 @@ def test_subscriptions_are_known(context: Context) -> None:
 
 
 def test_compacted_log(context: Context) -> None:
-    """Tombstones may stand alone, their keys' records long gone."""
+    """Tombstones may stand alone if compaction has removed the earlier records."""
     records: list[Record] = [
         OffsetRecord("g", "t", 0, None),
         GroupTombstone("g"),
@@ -281,7 +281,7 @@ def test_compacted_log(context: Context) -> None:
 
 
 def test_log_in_slices(context: Context) -> None:
-    """A long log is fed record by record; only the end makes groups of it."""
+    """A log is fed record by record; groups exist only after its end."""
     context.stable_group("A", "B")[0].commit("t", 7)
     context.commit([("t", 0, 8, -1, "")], group="h")
     loading = Loading()
@@ -295,7 +295,7 @@ def test_log_in_slices(context: Context) -> None:
     g, h = coordinator.groups["g"], coordinator.groups["h"]
     assert (g.state, len(g.members), h.state) == ("Stable", 2, "Empty")
     assert (g.offsets["t", 0][0], h.offsets["t", 0][0]) == (7, 8)
-    # A million offsets are of few partitions: each is kept once.
+    # A million offsets belong to few partitions, so each partition is kept once.
     (first,), (second,) = g.offsets, h.offsets
     assert first is second
     assert coordinator.take_over(loading, context.now) == [], "it is used up"
@@ -305,7 +305,7 @@ def test_log_in_slices(context: Context) -> None:
 
 
 def over_the_limit(names: str, *, rebalance_ms: int) -> tuple[Context, Members]:
-    """Members of a group that is loaded where group.max.size has become two."""
+    """Members of a loaded group whose group.max.size has become two."""
     context = Context()
     members = context.stable_group(*names, rebalance_ms=rebalance_ms)
     context.restart(max_size=2)
@@ -313,7 +313,7 @@ def over_the_limit(names: str, *, rebalance_ms: int) -> tuple[Context, Members]:
 
 
 def test_over_the_limit_first_come_first_served() -> None:
-    """The first to rejoin are in, later ones are sent away; it takes all the time."""
+    """The first to rejoin are accepted, later ones refused, at the full timeout."""
     context, (a, b, c, d) = over_the_limit("ABCD", rebalance_ms=3_000)
     assert context.state() == "PreparingRebalance"
     assert [m.heartbeat() for m in (a, b, c, d)] == [27, 27, 27, 27]
@@ -336,7 +336,7 @@ def test_over_the_limit_first_come_first_served() -> None:
 
 
 def test_over_the_limit_even_if_all_are_refused_or_in() -> None:
-    """Refused members do not end the join phase, though nobody is missing then."""
+    """Refused members do not end the join phase, even if none is missing."""
     context, (a, b, c) = over_the_limit("ABC", rebalance_ms=3_000)
     first = a.join()
     b.join()
@@ -348,7 +348,7 @@ def test_over_the_limit_even_if_all_are_refused_or_in() -> None:
 
 
 def test_over_the_limit_nobody_comes() -> None:
-    """It is Empty when the rebalance timeout is over."""
+    """The group is Empty after the rebalance timeout."""
     context, (a, b, c) = over_the_limit("ABC", rebalance_ms=1_500)
     context.sleep(1_499)
     assert [m.heartbeat() for m in (a, b, c)] == [27, 27, 27]
@@ -359,7 +359,7 @@ def test_over_the_limit_nobody_comes() -> None:
 
 
 def test_over_the_limit_the_last_one_leaves() -> None:
-    """It ends at once when whoever is missing leaves."""
+    """The join phase ends at once when the last missing member leaves."""
     _, (a, b, c) = over_the_limit("ABC", rebalance_ms=8_000)
     first = a.join()
     b.join()
@@ -369,7 +369,7 @@ def test_over_the_limit_the_last_one_leaves() -> None:
 
 
 def test_over_the_limit_all_but_one_leave() -> None:
-    """Leaving starts nothing anew; the one that remains is in at once."""
+    """A LeaveGroup starts no new phase; the remaining member is answered at once."""
     context, (a, b, c) = over_the_limit("ABC", rebalance_ms=4_000)
     assert (c.leave(), b.leave()) == (0, 0)
     assert context.state() == "PreparingRebalance"
@@ -377,7 +377,7 @@ def test_over_the_limit_all_but_one_leave() -> None:
 
 
 def test_over_the_limit_newcomers_may_be_faster() -> None:
-    """A newcomer takes one of the places, and a member is sent away for it."""
+    """A newcomer may take a place, and a member is refused for it."""
     context, (a, b, c) = over_the_limit("ABC", rebalance_ms=4_000)
     joining = b.join()
     newcomer = context.member("N", requires_id=False, rebalance_ms=4_000)
@@ -391,7 +391,7 @@ def test_over_the_limit_newcomers_may_be_faster() -> None:
 
 @pytest.mark.parametrize("max_size", [2, 3])
 def test_at_the_limit(max_size: int) -> None:
-    """A group that is as large as may be carries on."""
+    """A group that is exactly as large as the limit continues."""
     context = Context()
     a, b = context.stable_group("A", "B")
     context.restart(max_size=max_size)
@@ -402,7 +402,7 @@ def test_at_the_limit(max_size: int) -> None:
 
 
 def test_lowered_limit_counts_from_the_next_rebalance(context: Context) -> None:
-    """Members that are in keep working; the next generation keeps within it."""
+    """Members continue working; the next generation keeps within the limit."""
     a, b, c = context.stable_group("A", "B", "C")
     context.configure(max_size=2)
     assert [m.heartbeat() for m in (a, b, c)] == [0, 0, 0]

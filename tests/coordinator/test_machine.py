@@ -1,14 +1,13 @@
-"""Whatever happens, and in whatever order, some things hold.
+"""A state machine of clients, an admin, the network and the coordinator's process.
 
-`Context` checks after every event that counters count right, that each request
-is answered once or waits for something with a timer that ends the wait, that
-members that are not waited for have a session timer, that a generation has one
-leader and keeps within group.max.size, that generations never go down, and that
-the log knows every offset, and every group as of its last record. Here clients,
-an admin, the network and the coordinator's own process do anything.
+After every event `Context` checks the invariants: counters are right; each request is
+answered once, or waits with a timer that ends the wait; members that are not waited for
+have a session timer; a generation has one leader and keeps within group.max.size;
+generations never go down; the log has every offset, pending ones included, and every
+group as of its last record.
 
-A sequence that fails is printed as a script. To play it, put it below
-``from tests.coordinator.test_machine import Clients``.
+A failing sequence is printed as a script. To play it, put it below ``from
+tests.coordinator.test_machine import Clients``.
 """
 
 from __future__ import annotations
@@ -37,24 +36,25 @@ from kohort.protocol.consumer import (
 LONGEST_REBALANCE_MS = 8_000
 LONGEST_DELAY_MS = 2_000
 PARTITIONS = 5
-FACTOR = 27 if settings().max_examples > 50 else 10
-"""More sequences than other tests have examples: over 2,000 in the profile "ci"."""
+FACTOR = 27 if settings().max_examples >= 50 else 10
+"""More sequences than examples of other tests: over 2,000 in the profile "ci"."""
 
 INSTANCES = {"A": None, "B": None, "C": "i-0", "D": "i-0", "E": "i-1", "F": None}
 """Six clients; three of them share two instance ids."""
 
 clients = st.sampled_from(sorted(INSTANCES))
 sessions_ms = st.sampled_from([1_000, 5_000, 20_000])
-# Not -1: that is found again as the session's timeout, see test_load.py.
+# Not -1: it is restored as the session's timeout, see test_load.py.
 rebalances_ms = st.sampled_from([0, 500, 3_000, LONGEST_REBALANCE_MS])
 delays_ms = st.sampled_from([0, 500, LONGEST_DELAY_MS])
 some = st.sampled_from([6, 6, 6, 2, 1])
-"""How many members a leader deals out to: all, or it forgets some."""
+"""Number of members that a leader assigns to: all, or only some."""
+producers = st.sampled_from([1, 2])
 sizes = st.sampled_from([1, 2, 3, 3, 4, 6])
 
 
 def share(members: list[str]) -> list[tuple[str, bytes]]:
-    """Deals out the partitions, each to one member."""
+    """Assigns each partition to one member."""
     return [
         (member_id, dealt(*range(i, PARTITIONS, len(members))))
         for i, member_id in enumerate(members)
@@ -68,7 +68,7 @@ def dealt(*partitions: int) -> bytes:
 
 
 class Clients(RuleBasedStateMachine):
-    """Six clients, an admin, a network that is late, and a broker that restarts."""
+    """Six clients, an admin, a slow network, and a broker that restarts."""
 
     make: type[Context] = Context
 
@@ -81,7 +81,7 @@ class Clients(RuleBasedStateMachine):
     def begin(
         self, delay_ms: int, max_size: int, is_helpful: bool, names: set[str]
     ) -> None:
-        """A coordinator with some delay and some limit, and perhaps a group."""
+        """Begins with some delay and limit, and perhaps a group."""
         self.context = self.make(
             initial_rebalance_delay_ms=delay_ms,
             min_session_timeout_ms=100,
@@ -92,7 +92,7 @@ class Clients(RuleBasedStateMachine):
         )
         self.members = {name: self._member(name) for name in INSTANCES}
         self.late: list[Callable[[], object]] = []
-        # Who owns what, by generation; and how much of `assigned` is in it.
+        # Owners by generation; and how much of `assigned` is in it.
         self.owners: dict[int, dict[int, str]] = {}
         self.seen = 0
         self.rebalance(names, "all sync", len(names))
@@ -116,7 +116,7 @@ class Clients(RuleBasedStateMachine):
         rebalance_ms=rebalances_ms,
     )
     def join(self, client: str, topic: str, session_ms: int, rebalance_ms: int) -> None:
-        """Joins under the id that it knows, perhaps with news."""
+        """Joins under the id that it knows, perhaps with changes."""
         self.members[client].join(
             protocols=subscribed(topic),
             session_ms=session_ms,
@@ -138,12 +138,12 @@ class Clients(RuleBasedStateMachine):
 
     @rule(client=clients)
     def crash(self, client: str) -> None:
-        """Its process is gone, with all that it knew; another one starts."""
+        """Its process is gone, with all its state; another one starts."""
         self.members[client] = self._member(client)
 
     @rule(client=clients, only=some)
     def sync(self, client: str, only: int) -> None:
-        """Syncs; who leads deals out to all that it was told of, or to some only."""
+        """Syncs; the leader assigns to all members, or only to some."""
         self._sync(self.members[client], only)
 
     @rule(
@@ -152,7 +152,7 @@ class Clients(RuleBasedStateMachine):
         only=some,
     )
     def rebalance(self, names: set[str], until: str, only: int) -> None:
-        """Newcomers enter, and who is in does what clients do, up to some point."""
+        """Newcomers join, and members act as clients do, up to some step."""
         for name in sorted(names):
             self.members[name].enter()
         if until != "they join":
@@ -165,7 +165,7 @@ class Clients(RuleBasedStateMachine):
 
     @rule(who=st.sampled_from(["all", "followers"]), only=some)
     def all_sync(self, who: str, only: int) -> None:
-        """Everybody who is in syncs, or everybody but the leader."""
+        """All members sync, or all except the leader."""
         current = self._current()
         leader = self.context.coordinator.groups["g"].leader if current else None
         for member in current:
@@ -187,12 +187,45 @@ class Clients(RuleBasedStateMachine):
 
     @rule(retention_ms=st.sampled_from([0, 30_000, 90_000]))
     def commit_for_some_time(self, retention_ms: int) -> None:
-        """An old client says how long its offset is to be kept."""
+        """An old client sets the retention time of its offset."""
         self.context.commit([("v", 0, 1, -1, "")], retention_ms=retention_ms)
+
+    @rule(
+        client=clients,
+        producer_id=producers,
+        topics=st.sets(st.sampled_from(["t", "u"]), min_size=1),
+        offset=st.integers(10, 19),
+        as_member=st.booleans(),
+    )
+    def commit_in_transaction(
+        self,
+        client: str,
+        producer_id: int,
+        topics: set[str],
+        offset: int,
+        *,
+        as_member: bool,
+    ) -> None:
+        """A producer commits for a member, or as old producers do, for the group."""
+        member = self.members[client]
+        known = {
+            "generation_id": member.generation_id,
+            "member_id": member.member_id,
+            "instance": member.instance,
+        }
+        offsets = [(topic, offset) for topic in sorted(topics)]
+        self.context.commit_pending(
+            producer_id, *offsets, **(known if as_member else {})
+        )
+
+    @rule(producer_id=producers, is_commit=st.booleans())
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """A marker ends a producer's transaction, if it has one."""
+        self.context.end_transaction(producer_id, is_commit=is_commit)
 
     @rule(client=clients)
     def leave(self, client: str) -> None:
-        """Leaves, and forgets its id if that worked."""
+        """Leaves, and forgets its id if that succeeded."""
         member = self.members[client]
         if member.leave() == 0:
             member.member_id = ""
@@ -204,7 +237,7 @@ class Clients(RuleBasedStateMachine):
         request=st.sampled_from(["join", "sync", "heartbeat", "commit", "leave"]),
     )
     def send_late(self, client: str, request: str) -> None:
-        """A request that is under way for long: others come before it."""
+        """Sends a request that takes long: others arrive before it."""
         member = self.members[client]
         known: dict[str, object] = {"member_id": member.member_id}
         shares = share([row[0] for row in member.told])
@@ -221,7 +254,7 @@ class Clients(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 9), again=st.booleans())
     def arrive(self, which: int, *, again: bool) -> None:
-        """One of those arrives, if any; perhaps it will do so once more."""
+        """One of those requests arrives, perhaps not for the last time."""
         if self.late:
             which %= len(self.late)
             self.late[which]()
@@ -236,7 +269,7 @@ class Clients(RuleBasedStateMachine):
         )
     )
     def administer(self, what: str) -> None:
-        """An admin does something, if the group's state allows it."""
+        """An admin acts, if the group's state allows it."""
         if what == "delete group":
             self.context.delete()
         elif what == "delete offsets":
@@ -248,26 +281,72 @@ class Clients(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([1, 250, 500, 1_000, 3_000, 20_000, 70_000]))
     def sleep(self, ms: int) -> None:
-        """Nobody does anything for some time: members that are away expire."""
+        """Time passes without requests: absent members expire."""
         self.context.sleep(ms)
 
     @rule(max_size=sizes, delay_ms=delays_ms)
     def configure(self, max_size: int, delay_ms: int) -> None:
-        """Limits are changed while the coordinator runs."""
+        """Changes limits at run time."""
         self.context.configure(max_size=max_size, initial_rebalance_delay_ms=delay_ms)
 
     @rule(max_size=sizes, away_ms=st.sampled_from([0, 30_000]))
     def restart(self, max_size: int, away_ms: int) -> None:
-        """The coordinator is started again on its log, perhaps after some time."""
+        """Restarts the coordinator on its log, perhaps after some time."""
         self.context.now += away_ms / 1000
         self.context.restart(max_size=max_size)
 
     @rule()
     def move(self) -> None:
-        """Another node takes the groups over."""
+        """Moves the groups to another node."""
         self.context.move()
 
-    # -- what a client does by itself
+    # -- power over the group
+
+    @rule(client=clients, verb=st.sampled_from(["kick", "expire", "mute", "unmute"]))
+    def command_member(self, client: str, verb: str) -> None:
+        """A test commands something about a client's member, if it is one."""
+        member_id = self.members[client].member_id
+        known: dict[str, Callable[[str], object]] = {
+            "kick": self.context.kick,
+            "expire": self.context.expire,
+            "mute": self.context.mute,
+            "unmute": self.context.unmute,
+        }
+        known[verb](member_id)
+        self._wait_anew()
+
+    @rule()
+    def trigger(self) -> None:
+        """A test triggers a rebalance."""
+        self.context.trigger()
+
+    @rule(max_size=st.none() | sizes)
+    def limit(self, max_size: int | None) -> None:
+        """A test limits the group."""
+        self.context.limit(max_size)
+
+    @rule(
+        state=st.sampled_from([None, "PreparingRebalance", "CompletingRebalance"]),
+        ms=st.sampled_from([0, 0, 500, 20_000]),
+    )
+    def hold(self, state: str | None, ms: int) -> None:
+        """A test holds the group, perhaps for some time without requests."""
+        self.context.hold(state)
+        self.context.sleep(ms)
+        self._wait_anew()
+
+    @rule()
+    def release(self) -> None:
+        """A test releases the group."""
+        self.context.release()
+        self._wait_anew()
+
+    def _wait_anew(self) -> None:
+        """Restarts the measured waits of requests."""
+        for pending in self.context.waiting:
+            self.context.waiting[pending] = self.context.now
+
+    # -- clients' usual behaviour
 
     def _current(self) -> list[Member]:
         group = self.context.coordinator.groups.get("g")
@@ -277,20 +356,29 @@ class Clients(RuleBasedStateMachine):
     def _sync(self, member: Member, only: int) -> None:
         member.sync(share([row[0] for row in member.told[:only]]))
 
-    # -- what has to hold
+    # -- invariants
 
     @invariant()
     def nobody_waits_too_long(self) -> None:
-        """A request waits for its group's initial windows and rebalance at most."""
+        """A request waits at most for its group's initial windows and rebalance.
+
+        Except in a group that is held, and for members that count as gone.
+        """
         longest = (LONGEST_DELAY_MS + LONGEST_REBALANCE_MS) / 1000
+        group = self.context.coordinator.groups.get("g")
+        if group is None or self.context.lasting.holds.get("g") is group.state:
+            return
+        muted = [member for member in group.members.values() if member.is_muted]
+        unheard = {member.join_token for member in muted}
         for pending, since in self.context.waiting.items():
-            assert self.context.now - since <= longest, pending
+            if pending not in unheard:
+                assert self.context.now - since <= longest, pending
 
     @invariant()
     def every_partition_has_one_owner(self) -> None:
-        """Within a generation, as leaders give each to one; over restarts, too.
+        """Each partition has one owner within a generation, also over restarts.
 
-        An instance id is one owner, whichever process it is.
+        An instance id is one owner, whichever process has it.
         """
         if "g" not in self.context.coordinator.groups:
             self.owners.clear()  # deleted: its generations start over
@@ -304,18 +392,21 @@ class Clients(RuleBasedStateMachine):
         self.seen = len(self.context.assigned)
 
     def teardown(self) -> None:
-        """In the end everybody has been answered, and the log tells all."""
+        """In the end all requests are answered, and the log is complete."""
         if hasattr(self, "context"):
+            self.context.release()
+            for member in self.members.values():
+                self.context.unmute(member.member_id)
             self.context.sleep(40_000)
             assert not self.context.waiting
             self.context.restart()
 
 
 class Lingering(Context):
-    """Writes what opens a window only when an answer has to come, or time passes.
+    """Writes an append that opens a window only before an answer, or when time passes.
 
-    So joins and syncs of any number of clients come between a leader's SyncGroup and
-    its record, as they do where they arrive together. Now and then the log refuses it.
+    So joins and syncs of any number of clients arrive between a leader's SyncGroup and
+    its record, as they do when they arrive together. Sometimes the log refuses it.
     """
 
     _windows = 0
@@ -325,8 +416,8 @@ class Lingering(Context):
 
     def _ask(self, event: Event, pending: Pending[R]) -> Pending[R]:
         if isinstance(event, Sync) and event.assignments:
-            # Of two assignments in one window the first one counts, and the log has
-            # the second one, in Kafka, too.
+            # As in Kafka, of two assignments in one window the first counts, and the
+            # log has the second.
             self._end_window()
         super()._ask(event, pending)
         if not isinstance(event, Join | Sync) and not pending.answered:
@@ -348,13 +439,13 @@ class Lingering(Context):
         self._end_window()
 
     def restart(self, **settings: int) -> None:
-        """The coordinator goes; what it has not written is lost."""
+        """Replaces the coordinator; its unwritten records are lost."""
         self.held.clear()
         super().restart(**settings)
 
 
 class LingeringClients(Clients):
-    """The same, where requests come before the records of others are written."""
+    """The same, with requests that arrive before the records of others are written."""
 
     make = Lingering
 
@@ -377,7 +468,7 @@ TestClients.settings = settings(
 
 
 def test_printed_script() -> None:
-    """What is printed of a failing sequence can be played as it is."""
+    """The script of a failing sequence can be played as printed."""
     script = """
 state = Clients()
 state.begin(delay_ms=0, is_helpful=True, max_size=2, names={'A'})

@@ -8,7 +8,7 @@ from tests.coordinator.context import Context, protocols
 
 @pytest.fixture
 def context() -> Context:
-    """Two members are the limit."""
+    """A limit of two members."""
     return Context(initial_rebalance_delay_ms=0, max_size=2)
 
 
@@ -17,7 +17,7 @@ def context() -> Context:
 def test_third_member(
     context: Context, options: dict[str, object], *, sync: bool
 ) -> None:
-    """A third member is refused, and the other two carry on."""
+    """A third member is refused, and the other two continue."""
     a, b = context.stable_group("A", "B", sync=sync)
     result = context.member("C", **options).join().result
     assert (result.error_code, result.member_id) == (81, "")
@@ -26,7 +26,7 @@ def test_third_member(
 
 
 def test_size_is_checked_first(context: Context) -> None:
-    """Before protocols and before made-up member ids."""
+    """The size is checked before protocols and unknown member ids."""
     context.stable_group("A", "B")
     c = context.member("C")
     assert c.join(protocol_type="connect").result.error_code == 81
@@ -35,13 +35,13 @@ def test_size_is_checked_first(context: Context) -> None:
 
 
 def test_pending_members_take_no_room(context: Context) -> None:
-    """Any number of ids is given out."""
+    """Any number of pending members is accepted."""
     for name in "ABC":
         assert context.member(name).join().result.error_code == 79
 
 
 def test_members_of_a_full_group_rejoin(context: Context) -> None:
-    """Who is in may rejoin."""
+    """Members of a full group may rejoin."""
     a, b = context.stable_group("A", "B")
     joining = a.join()
     assert b.join().result.generation_id == 3
@@ -49,7 +49,7 @@ def test_members_of_a_full_group_rejoin(context: Context) -> None:
 
 
 def test_newcomers_push_out_who_is_late(context: Context) -> None:
-    """During a rebalance those count that have joined it."""
+    """During a rebalance only members that have joined it count."""
     (a,) = context.stable_group("A", rebalance_ms=3_000)
     b, c = (
         context.member(n, requires_id=False, rebalance_ms=3_000) for n in ("B", "C")
@@ -57,7 +57,7 @@ def test_newcomers_push_out_who_is_late(context: Context) -> None:
     first, second = b.join(), c.join()
     late = a.join().result
     assert (late.error_code, late.member_id) == (81, "")
-    # Nobody is missing now, but only the end of the time ends the phase.
+    # None is missing now, but only the timeout ends the phase.
     assert not first.answered
     context.sleep(3_000)
     assert first.result.generation_id == second.result.generation_id == 2
@@ -76,7 +76,7 @@ def test_room_while_members_are_away(context: Context) -> None:
 
 
 def test_repeated_join_of_a_full_rebalance(context: Context) -> None:
-    """Who waits already may join again."""
+    """A member whose join waits may join again."""
     (a,) = context.stable_group("A")
     b, c = (context.member(n, requires_id=False) for n in ("B", "C"))
     first = b.join()
@@ -88,7 +88,7 @@ def test_repeated_join_of_a_full_rebalance(context: Context) -> None:
 
 
 def test_pending_id_in_a_full_group(context: Context) -> None:
-    """An id that was given out is forgotten when its join finds the group full."""
+    """A pending member is removed when its join finds the group full."""
     (a,) = context.stable_group("A")
     b, c = context.member("B"), context.member("C")
     b.join()
@@ -104,7 +104,7 @@ def test_pending_id_in_a_full_group(context: Context) -> None:
 
 
 def test_static_replacement(context: Context) -> None:
-    """A static member of a full group is replaced during rebalances only."""
+    """A static member of a full group is replaced only during rebalances."""
     a, b = context.stable_group("A", "B", static=True)
     back = context.member("B2", instance="i-B")
     assert back.join().result.error_code == 81

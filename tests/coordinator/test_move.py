@@ -1,4 +1,4 @@
-"""Another node takes the groups over: what waits is told, what is written stays."""
+"""A move of the coordinator: waiting requests are answered, records stay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 def test_a_join_that_waits_is_told(context: Context) -> None:
-    """A member whose join waits learns that it has to look for its coordinator."""
+    """A waiting join is answered NOT_COORDINATOR."""
     a, b = context.stable_group("A", "B")
     joining = b.join(protocols=[("range", b"other")])
     context.move()
@@ -18,7 +18,7 @@ def test_a_join_that_waits_is_told(context: Context) -> None:
 
 
 def test_a_sync_that_waits_is_told(context: Context) -> None:
-    """A follower whose sync waits is told; the generation was never written."""
+    """A waiting sync is answered NOT_COORDINATOR; the generation was never written."""
     leader, follower = context.stable_group("A", "B", sync=False)
     waiting = follower.sync()
     context.move()
@@ -27,10 +27,10 @@ def test_a_sync_that_waits_is_told(context: Context) -> None:
 
 
 def test_a_stable_group_does_not_notice(context: Context) -> None:
-    """Members, assignments and offsets are there, and the generation goes on."""
+    """Members, assignments and offsets stay, and the generation continues."""
     a, b = context.stable_group("A", "B")
     assert a.commit("t", 7) == ErrorCode.NONE
     context.move()
     assert (a.heartbeat(), b.heartbeat()) == (0, 0)
     assert b.sync().result.assignment == b"assigned-B"
-    assert context.fetch().topics == [("t", [(0, 7, -1, "")])]
+    assert context.fetch().topics == [("t", [(0, 7, -1, "", 0)])]

@@ -21,17 +21,17 @@ DAY_MS = 24 * 60 * MINUTE_MS
 
 
 def test_simple_consumer(context: Context) -> None:
-    """A commit without generation makes a group without members or type."""
+    """A commit without a generation creates a group without members or type."""
     assert context.commit([("t", 0, 7, 3, "m")]).error_code == 0
     shown = context.describe()
     assert (shown.state, shown.protocol_type) == ("Empty", "")
-    assert context.fetch([("t", [0])]).topics == [("t", [(0, 7, 3, "m")])]
+    assert context.fetch([("t", [0])]).topics == [("t", [(0, 7, 3, "m", 0)])]
     entry = (7, 3, "m", int(START * 1000))
     assert context.records == [OffsetRecord("g", "t", 0, entry)]
 
 
 def test_a_commit_of_nothing_makes_no_group(context: Context) -> None:
-    """No offsets, no group."""
+    """A commit without offsets creates no group."""
     assert context.commit([]).error_code == 0
     assert (context.state(), context.records) == ("Dead", [])
 
@@ -41,7 +41,7 @@ def test_a_commit_of_nothing_makes_no_group(context: Context) -> None:
 def test_generation_of_an_unknown_group(
     context: Context, group: str, code: int, *, is_old: bool
 ) -> None:
-    """What OffsetCommit calls that changed in v9; a member id alone is no claim."""
+    """OffsetCommit v9 changed the error; a member id alone is ignored."""
     offsets = [("t", 0, 1, -1, "")]
     for generation_id in (0, 5):
         result = context.commit(
@@ -53,7 +53,7 @@ def test_generation_of_an_unknown_group(
 
 
 def test_member_errors(context: Context) -> None:
-    """Member, then generation."""
+    """The member is checked before the generation."""
     (a,) = context.stable_group("A")
     assert a.commit("t", 1, member_id="made-up") == 25
     assert a.commit("t", 1, member_id="made-up", generation_id=7) == 25
@@ -62,7 +62,7 @@ def test_member_errors(context: Context) -> None:
 
 
 def test_strangers(context: Context) -> None:
-    """A simple consumer may not commit to a group that has members."""
+    """A simple consumer may not commit to a group with members."""
     (a,) = context.stable_group("A")
     assert context.commit([("t", 0, 1, -1, "")]).error_code == 25
     assert a.commit("t", 2, member_id="") == 25
@@ -71,7 +71,7 @@ def test_strangers(context: Context) -> None:
 
 
 def test_empty_group(context: Context) -> None:
-    """Whoever claims a generation has to be a member; others may say what they like."""
+    """With a generation the sender has to be a member; without one it need not."""
     (a,) = context.stable_group("A")
     a.leave()
     assert a.commit("t", 1) == a.commit("t", 2, member_id="") == 25
@@ -94,7 +94,7 @@ def test_commits_during_rebalances(context: Context) -> None:
 
 
 def test_instance_ids(context: Context) -> None:
-    """Right, left out, unknown, somebody else's."""
+    """A commit with a correct, missing, unknown, or another member's instance id."""
     a, b = context.stable_group("A", "B", static=True)
     assert a.commit("t", 1) == a.commit("t", 2, instance=None) == 0
     assert a.commit("t", 3, instance="i-unknown") == 25
@@ -103,7 +103,7 @@ def test_instance_ids(context: Context) -> None:
 
 
 def test_metadata_counts_in_utf16(context: Context) -> None:
-    """Too much metadata is refused for its partition alone."""
+    """Metadata that is too long is refused for its partition only."""
     metadata = ["ü" * 4_096, "x" * 4_097, None, "😀" * 2_048, "😀" * 2_049]
     result = context.commit([("t", p, p, -1, m) for p, m in enumerate(metadata)])
     assert (result.error_code, result.codes) == (0, [0, 12, 0, 0, 12])
@@ -116,7 +116,7 @@ def test_metadata_counts_in_utf16(context: Context) -> None:
 
 
 def test_a_commit_of_too_much_metadata_makes_a_group(context: Context) -> None:
-    """It is in no record, and seen once another group's record is in the log."""
+    """The group has no record; it is visible after another group's record."""
     too_much = [("t", 0, 1, -1, "x" * 4_097)]
     assert context.commit(too_much).codes == [12]
     assert (context.state(), context.list_groups().groups) == ("Dead", [])
@@ -131,34 +131,34 @@ def test_a_commit_of_too_much_metadata_makes_a_group(context: Context) -> None:
 
 @pytest.mark.parametrize("offset", [0, -1, -5, 2**63 - 1])
 def test_any_offset_is_stored(context: Context, offset: int) -> None:
-    """The latest commit counts, whatever it says."""
+    """The latest commit counts, whatever its offset."""
     context.commit([("t", 0, 10, -1, "first")])
     context.commit([("t", 0, offset, -1, "second")])
-    assert context.fetch().topics == [("t", [(0, offset, -1, "second")])]
+    assert context.fetch().topics == [("t", [(0, offset, -1, "second", 0)])]
 
 
 # -- fetch
 
 
 def test_fetching(context: Context) -> None:
-    """Everything, something, nothing; what is unknown is -1 and no error."""
+    """Fetches all, some or no offsets; unknown ones are -1, without an error."""
     context.commit([("x", 1, 1, -1, ""), ("y", 0, 2, -1, "m"), ("x", 0, 3, -1, "")])
     assert context.fetch().topics == [
-        ("x", [(1, 1, -1, ""), (0, 3, -1, "")]),
-        ("y", [(0, 2, -1, "m")]),
+        ("x", [(1, 1, -1, "", 0), (0, 3, -1, "", 0)]),
+        ("y", [(0, 2, -1, "m", 0)]),
     ]
     assert context.fetch([]).topics == []
     unknown = [("x", [7]), ("z", [0])]
     assert context.fetch(unknown).topics == [
-        ("x", [(7, -1, -1, "")]),
-        ("z", [(0, -1, -1, "")]),
+        ("x", [(7, -1, -1, "", 0)]),
+        ("z", [(0, -1, -1, "", 0)]),
     ]
     assert context.fetch(None, "nobody's").topics == []
-    assert context.fetch([("x", [0])], "").topics == [("x", [(0, -1, -1, "")])]
+    assert context.fetch([("x", [0])], "").topics == [("x", [(0, -1, -1, "", 0)])]
 
 
 def test_offsets_outlive_members_but_not_the_group(context: Context) -> None:
-    """They are kept when the last member leaves, and go with DeleteGroups."""
+    """Offsets stay when the last member leaves, and are deleted with the group."""
     (a,) = context.stable_group("A")
     a.commit("t", 9)
     a.leave()
@@ -173,7 +173,7 @@ def test_offsets_outlive_members_but_not_the_group(context: Context) -> None:
 
 
 def test_delete_offsets(context: Context) -> None:
-    """Offsets of a group without members; what is not there is no error."""
+    """Deletes offsets of a group without members; a missing offset is no error."""
     context.commit([("t", 0, 1, -1, ""), ("t", 1, 2, -1, "")])
     result = context.delete_offsets(("t", [0, 0, 5]), ("u", [0]))
     assert result.topics == [("t", [(0, 0), (0, 0), (5, 0)]), ("u", [(0, 0)])]
@@ -182,7 +182,7 @@ def test_delete_offsets(context: Context) -> None:
 
 
 def test_errors_of_deleting_offsets(context: Context) -> None:
-    """Unknown groups, the empty group id, and members that are no consumers."""
+    """Unknown groups, the empty group id, and members that are not consumers fail."""
     assert context.delete_offsets(("t", [0]), group="").error_code == 24
     assert context.delete_offsets(("t", [0])).error_code == 69
     context.stable_group("A", protocol_type="connect")
@@ -191,7 +191,7 @@ def test_errors_of_deleting_offsets(context: Context) -> None:
 
 @pytest.mark.parametrize("version", range(4))
 def test_subscribed_topics(context: Context, version: int) -> None:
-    """Offsets of topics that consumers subscribe to are kept, but in Empty."""
+    """Offsets of topics that consumers subscribe to can be deleted only in Empty."""
     wants = [("range", encode(Subscription(["x"]), version))]
     a, b = context.stable_group("A", "B", protocols=wants, sync=False)
     for step in (lambda: None, lambda: context.sync_all([a, b]), a.join):
@@ -207,13 +207,13 @@ def test_subscribed_topics(context: Context, version: int) -> None:
     [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\0\0\0\0\7", b"\0\0\x7f\xff\xff\xff"],
 )
 def test_unparsable_subscriptions(context: Context, metadata: bytes) -> None:
-    """Who cannot be understood might consume everything."""
+    """A consumer with unreadable metadata might consume any topic."""
     context.stable_group("A", protocols=protocols("range", metadata=metadata))
     assert context.delete_offsets(("t", [0])).topics == [("t", [(0, 86)])]
 
 
 def test_no_generation_yet(context: Context) -> None:
-    """Consumers whose first generation has not begun might consume everything."""
+    """Consumers whose first generation has not begun might consume any topic."""
     context = Context(initial_rebalance_delay_ms=3_000)
     context.member("A", protocols=subscribed("x"), requires_id=False).join()
     assert context.delete_offsets(("y", [0])).topics == [("y", [(0, 86)])]
@@ -224,7 +224,7 @@ def test_no_generation_yet(context: Context) -> None:
 def test_no_generation_yet_after_others(
     context: Context, before: str, code: int, *, restart: bool
 ) -> None:
-    """An Empty group of consumers subscribes to nothing; of others nobody knows."""
+    """An Empty group of consumers has no subscriptions; that of others is unknown."""
     (a,) = context.stable_group("A", protocol_type=before, protocols=subscribed("t"))
     a.leave()
     context.commit([("t", 0, 1, -1, "")])
@@ -236,7 +236,7 @@ def test_no_generation_yet_after_others(
 
 
 def test_topics_that_are_deleted(context: Context) -> None:
-    """What was committed for them goes in all groups, members or not."""
+    """Offsets of a deleted topic are deleted in all groups, with or without members."""
     context.stable_group("A", protocols=subscribed("x"))
     members = context.coordinator.groups["g"].members
     context.commit(
@@ -258,7 +258,7 @@ def test_topics_that_are_deleted(context: Context) -> None:
 
 @pytest.fixture
 def days() -> Context:
-    """Offsets are kept for a day, and looked at every minute."""
+    """Retention of a day, checked every minute."""
     return Context(
         initial_rebalance_delay_ms=0,
         offsets_retention_ms=DAY_MS,
@@ -267,7 +267,7 @@ def days() -> Context:
 
 
 def test_offsets_of_an_empty_group_expire(days: Context) -> None:
-    """A day after the group became Empty they all go, and the group."""
+    """A day after the group became Empty, its offsets and the group expire."""
     (a,) = days.stable_group("A", session_ms=DAY_MS // 48, rebalance_ms=DAY_MS)
     a.commit("t", 1)
     a.commit("u", 2)
@@ -283,7 +283,7 @@ def test_offsets_of_an_empty_group_expire(days: Context) -> None:
 
 
 def test_offsets_of_simple_consumers_expire(days: Context) -> None:
-    """Each goes a day after its own commit; the group with the last one."""
+    """Each offset expires a day after its commit; with the last, the group."""
     days.commit([("t", 0, 1, -1, "")])
     days.sleep(DAY_MS // 2)
     days.commit([("t", 1, 2, -1, "")])
@@ -294,7 +294,7 @@ def test_offsets_of_simple_consumers_expire(days: Context) -> None:
 
 
 def test_very_many_groups_expire_in_parts() -> None:
-    """No turn takes more than some; the check goes on until all have gone."""
+    """A turn checks a limited number; the check continues until all have expired."""
     context = Context(
         offsets_retention_ms=DAY_MS // 2, offsets_retention_check_interval_ms=DAY_MS
     )
@@ -317,11 +317,11 @@ def test_very_many_groups_expire_in_parts() -> None:
 
 
 def test_a_commit_of_an_empty_group_keeps_nothing(days: Context) -> None:
-    """What counts is the day on which the group became Empty, not the latest commit."""
+    """Retention begins when the group becomes Empty, not with the latest commit."""
     (a,) = days.stable_group("A")
     a.leave()
     days.sleep(DAY_MS - MINUTE_MS)
-    # There would be no group any more if it had no offsets.
+    # Without offsets the group would have been deleted.
     assert days.state() == "Dead"
     (a,) = days.stable_group("A")
     a.commit("t", 1)
@@ -333,7 +333,7 @@ def test_a_commit_of_an_empty_group_keeps_nothing(days: Context) -> None:
 
 
 def test_topics_that_nobody_subscribes_to(days: Context) -> None:
-    """Of a Stable group the offsets of other topics go, a day after their commit."""
+    """In a Stable group, unsubscribed topics' offsets expire a day after commit."""
     session_ms = 1_800_000
     (a,) = days.stable_group("A", protocols=subscribed("x"), session_ms=session_ms)
     for topic in "xy":
@@ -354,7 +354,7 @@ def test_topics_that_nobody_subscribes_to(days: Context) -> None:
     ],
 )
 def test_what_is_not_understood_is_kept(days: Context, options: dict[str, Any]) -> None:
-    """Members that say nothing about topics keep all offsets of their group."""
+    """If members' subscriptions cannot be read, no offset of their group expires."""
     (a,) = days.stable_group("A", session_ms=1_800_000, **options)
     a.commit("t", 1)
     for _ in range(50):
@@ -364,7 +364,7 @@ def test_what_is_not_understood_is_kept(days: Context, options: dict[str, Any]) 
 
 
 def test_nothing_expires_during_rebalances(days: Context) -> None:
-    """While a group rebalances its subscriptions are in doubt."""
+    """No offset expires while a group rebalances."""
     wants = subscribed("x")
     a, b = days.stable_group(
         "A", "B", protocols=wants, session_ms=1_800_000, rebalance_ms=2 * DAY_MS
@@ -378,7 +378,7 @@ def test_nothing_expires_during_rebalances(days: Context) -> None:
 
 
 def test_retention_of_a_commit(days: Context) -> None:
-    """Until v4 a commit may say itself how long it is kept; the next one says anew."""
+    """Until v4 a commit may set its retention time; the next commit replaces it."""
     for partition in (0, 1):
         days.commit([("t", partition, 1, -1, "")], retention_ms=5 * MINUTE_MS)
     assert days.offset_records()[0].expire_timestamp_ms == int(START * 1000) + 300_000
@@ -389,14 +389,14 @@ def test_retention_of_a_commit(days: Context) -> None:
 
 @pytest.mark.parametrize("retention_ms", [0, -2, -(2**40)])
 def test_retention_that_is_over(days: Context, retention_ms: int) -> None:
-    """Only -1 stands for the broker's own: all else counts from the commit."""
+    """Only -1 means the broker's retention: all other values count from the commit."""
     days.commit([("t", 0, 1, -1, "")], retention_ms=retention_ms)
     days.sleep(MINUTE_MS)
     assert days.committed("t") == -1
 
 
 def test_groups_of_nobody_go(days: Context) -> None:
-    """An Empty group without offsets is gone at the next look, ids given out or not."""
+    """An Empty group without offsets is deleted at the next check."""
     b = days.member("B", session_ms=600_000)
     b.join()
     days.sleep(MINUTE_MS)

@@ -1,6 +1,6 @@
 """Members are in the order of Kafka's map of them, a java.util.HashMap.
 
-What a HashMap does is recorded (``tests/data/MemberOrders.java``).
+Recorded with ``tests/data/MemberOrders.java``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LISTED = ["ben", "ana", "cleo", "dora"]
 
 @pytest.mark.parametrize("is_watched", [False, True])
 def test_members_iterate_as_in_java(is_watched: bool) -> None:
-    """After any joins and departures, in groups of up to 400 members."""
+    """The order is Java's after any joins and departures, with up to 400 members."""
     for steps, order in RECORDED:
         group = Group("g", 0)
         for step in steps:
@@ -45,7 +45,7 @@ def test_members_iterate_as_in_java(is_watched: bool) -> None:
 
 
 def test_the_recorded_members_are_many_and_of_all_kinds() -> None:
-    """Groups shrink, have several members in a bucket, and ids beyond ASCII."""
+    """The recording has shrinking groups, collisions, and ids beyond ASCII."""
     most = max(len(order) for _, order in RECORDED)
     assert most > 100
     assert any(step[0] == "-" for step in RECORDED[-1][0])
@@ -64,7 +64,7 @@ def in_order(context: Context) -> list[str]:
 
 
 def test_every_list_has_that_order(context: Context, members: Sequence[Member]) -> None:
-    """DescribeGroups, the record in the log, and the leader's list."""
+    """DescribeGroups, the record in the log and the leader's list have that order."""
     ids = {row[0]: row[2] for row in members[0].told}
     assert in_order(context) == LISTED
     assert [row[2] for row in context.group_records()[-1].members] == LISTED
@@ -73,7 +73,7 @@ def test_every_list_has_that_order(context: Context, members: Sequence[Member]) 
 
 
 def test_the_next_leader_is_the_first_in_that_order(members: Sequence[Member]) -> None:
-    """The leader leaves, and the member that was last to come leads."""
+    """When the leader leaves, the first member in that order leads."""
     ana, cleo, dora, ben = members
     ana.leave()
     joins = [member.join() for member in (cleo, dora, ben)]
@@ -83,7 +83,7 @@ def test_the_next_leader_is_the_first_in_that_order(members: Sequence[Member]) -
 def test_a_late_leader_is_followed_by_the_first_in_that_order(
     context: Context, members: Sequence[Member]
 ) -> None:
-    """Of those that have joined in time."""
+    """When the leader is late, the first member in that order that has joined leads."""
     _, cleo, dora, ben = members
     joins = [cleo.join(protocols=protocols("range", "new")), dora.join(), ben.join()]
     context.sleep(5_000)
@@ -93,7 +93,7 @@ def test_a_late_leader_is_followed_by_the_first_in_that_order(
 def test_joins_and_syncs_are_answered_in_that_order(
     context: Context, members: Sequence[Member]
 ) -> None:
-    """The order of the requests does not matter."""
+    """Joins and syncs are answered in that order, not in the order of requests."""
     replies = len(context.answered)
     joins = [member.join() for member in members]
     assert context.answered[replies:] == [joins[ARRIVED.index(n)] for n in LISTED]

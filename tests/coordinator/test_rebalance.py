@@ -7,7 +7,7 @@ from tests.coordinator.context import Context, protocols
 
 
 def test_two_members(context: Context) -> None:
-    """A newcomer makes the group rebalance; who is in learns of it by heartbeat."""
+    """A newcomer starts a rebalance, which members learn of by heartbeat."""
     (a,) = context.stable_group("A")
     b = context.member("B")
     b.join()
@@ -43,7 +43,7 @@ def test_longest_timeout_counts(context: Context) -> None:
 
 
 def test_leader_that_is_late(context: Context) -> None:
-    """Somebody else leads where the leader does not rejoin."""
+    """If the leader does not rejoin, another member leads."""
     a, b, c = context.stable_group("A", "B", "C", rebalance_ms=2_000)
     second = b.join(protocols=protocols("range", metadata=b"new"))
     third = c.join()
@@ -55,7 +55,7 @@ def test_leader_that_is_late(context: Context) -> None:
 
 @pytest.mark.parametrize("rebalance_ms", [0, -1])
 def test_rebalance_timeouts_of_nothing(context: Context, rebalance_ms: int) -> None:
-    """The join succeeds, and the member is out because it did not sync in time."""
+    """With a timeout of 0 the join succeeds, but the member cannot sync in time."""
     a = context.member("A", rebalance_ms=rebalance_ms)
     assert a.enter().result.error_code == 0
     context.sleep(0)
@@ -63,7 +63,7 @@ def test_rebalance_timeouts_of_nothing(context: Context, rebalance_ms: int) -> N
 
 
 def test_pending_members_are_waited_for(context: Context) -> None:
-    """A rebalance waits for pending members, those of before and those that come."""
+    """A rebalance waits for pending members, old and new."""
     (a,) = context.stable_group("A")
     b, c = context.member("B"), context.member("C")
     b.join()
@@ -90,7 +90,7 @@ def test_pending_members_are_not_waited_for_longer(context: Context) -> None:
 
 
 def test_pending_members_know_nothing(context: Context) -> None:
-    """To everything but joins and leaves a pending member is unknown."""
+    """A pending member is unknown, except to joins and leaves."""
     (a,) = context.stable_group("A")
     b = context.member("B")
     b.join()
@@ -102,14 +102,14 @@ def test_pending_members_know_nothing(context: Context) -> None:
 
 
 def test_the_first_rebalance_waits_for_no_pending_member(context: Context) -> None:
-    """Initial windows end by time alone."""
+    """Only time ends initial windows."""
     context.member("B").join()
     a = context.member("A", requires_id=False)
     assert a.join().answered
 
 
 def test_new_member_while_assignments_are_made(context: Context) -> None:
-    """In CompletingRebalance a newcomer sends everybody back to join."""
+    """In CompletingRebalance a newcomer makes all members join again."""
     a, b = context.stable_group("A", "B", sync=False)
     syncing = b.sync()
     c = context.member("C")
@@ -123,7 +123,7 @@ def test_new_member_while_assignments_are_made(context: Context) -> None:
 
 
 def test_metadata_of_the_chosen_protocol(context: Context) -> None:
-    """The leader gets what members said for the protocol that all support."""
+    """The leader gets the members' metadata for the chosen protocol."""
     offered = [("z", b"z of A"), ("x", b"x of A"), ("y", b"y of A")]
     a = context.member("A", protocols=offered)
     b = context.member("B", protocols=[("y", b"y of B")])
@@ -146,7 +146,7 @@ def test_votes(context: Context) -> None:
 
 
 def test_votes_for_what_not_all_support(context: Context) -> None:
-    """A favourite that somebody does not have gets no votes."""
+    """A protocol that one member does not support gets no votes."""
     a = context.member("A", protocols=protocols("x", "z"))
     b = context.member("B", protocols=protocols("y", "z"))
     context.form([a, b])
@@ -164,7 +164,7 @@ def test_votes_for_what_not_all_support(context: Context) -> None:
     ],
 )
 def test_ties(context: Context, names: tuple[str, str], chosen: str) -> None:
-    """Of two protocols with as many votes Kafka always takes the same one."""
+    """Kafka always takes the same one of two protocols with equal votes."""
     for group, order in (("g", names), ("h", names[::-1])):
         a = context.member("A", group=group, protocols=protocols(*order))
         b = context.member("B", group=group, protocols=protocols(*order[::-1]))
@@ -173,7 +173,7 @@ def test_ties(context: Context, names: tuple[str, str], chosen: str) -> None:
 
 
 def test_rows_of_notices(context: Context) -> None:
-    """Members, culprits, those that were waited for: readers' buffers count them."""
+    """Members, culprits and waits count as rows in readers' buffers."""
     (a,) = context.stable_group("A")
     context.member("B").enter()
     a.join()

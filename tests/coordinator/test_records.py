@@ -1,7 +1,7 @@
-"""What is written to the log, and when: the lines of docs/group-log.md.
+"""The records in the log, and when they are written, as in docs/reference/group-log.md.
 
-They were seen in the ``__consumer_offsets`` of Apache Kafka 4.3.0, by its own
-DumpLogSegments, after each of these steps.
+Apache Kafka 4.3.0 wrote them to its ``__consumer_offsets`` in the same steps, as its
+DumpLogSegments shows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.context import Context, assign, subscribed
 
-from kohort.broker.coordinator.effects import GroupRecord, GroupTombstone, Record
+from kohort.broker.coordinator.effects import (
+    GroupRecord,
+    GroupTombstone,
+    PendingOffset,
+    Record,
+    TransactionEnd,
+)
 
 CREATED = "g: 0 '' None led by None, "
 NOTHING: list[str] = []
@@ -25,6 +31,10 @@ def text(record: Record) -> str:
             f"{record.group_id}: {record.generation_id} {record.protocol_type!r}"
             f" {record.protocol_name} led by {record.leader}, {members}"
         )
+    if isinstance(record, PendingOffset):
+        return f"{record.producer_id}: {text(record.offset)}"
+    if isinstance(record, TransactionEnd):
+        return f"{record.producer_id}: {'committed' if record.is_commit else 'aborted'}"
     value = "gone" if record.entry is None else record.entry[0]
     expires = record.expire_timestamp_ms
     suffix = "" if expires < 0 else f" until {expires}"
@@ -32,7 +42,7 @@ def text(record: Record) -> str:
 
 
 class Scene(Context):
-    """A context that tells what was written since it was last asked."""
+    """A context that shows the records written since the last call."""
 
     seen = 0
 
@@ -45,7 +55,7 @@ class Scene(Context):
 
 @pytest.fixture
 def scene() -> Scene:
-    """Offsets are kept for a minute, and there is a check every second."""
+    """Retention of a minute, checked every second."""
     return Scene(offsets_retention_ms=60_000, offsets_retention_check_interval_ms=1_000)
 
 
@@ -53,7 +63,7 @@ def scene() -> Scene:
 
 
 def test_group_is_made_by_a_join(scene: Scene) -> None:
-    """By the request that is only answered with an id; the next writes nothing."""
+    """A join that is answered with an id creates the group; the next does not."""
     a = scene.member("A")
     assert a.join().result.error_code == 79
     assert scene.written() == [CREATED]
@@ -63,7 +73,7 @@ def test_group_is_made_by_a_join(scene: Scene) -> None:
 
 
 def test_group_is_made_by_a_refused_join(scene: Scene) -> None:
-    """Even if it is refused for its protocols."""
+    """A join that is refused for its protocols creates the group."""
     a = scene.member("A", requires_id=False)
     a.protocols = []
     assert a.join().result.error_code == 23
@@ -71,7 +81,7 @@ def test_group_is_made_by_a_refused_join(scene: Scene) -> None:
 
 
 def test_group_is_not_made(scene: Scene) -> None:
-    """By somebody who claims to be in, or names an impossible timeout."""
+    """An unknown member id or an invalid timeout creates no group."""
     a = scene.member("A")
     assert a.join(member_id="made-up").result.error_code == 25
     assert a.join(session_ms=1).result.error_code == 26
@@ -79,7 +89,7 @@ def test_group_is_not_made(scene: Scene) -> None:
 
 
 def test_join_phase_writes_nothing(scene: Scene) -> None:
-    """Newcomers, rejoins, and the end of a join phase with members."""
+    """Newcomers, rejoins, and the end of a join phase with members write nothing."""
     a, _ = scene.stable_group("A", "B")
     scene.written()
     joining = scene.member("C", requires_id=False).join()
@@ -92,11 +102,11 @@ def test_join_phase_writes_nothing(scene: Scene) -> None:
     assert scene.written() == NOTHING
 
 
-# -- syncs, and what else happens in a generation
+# -- syncs, and the rest of a generation
 
 
 def test_leader_syncs(scene: Scene) -> None:
-    """The group is written whole."""
+    """The leader's sync writes the whole group."""
     a, b = scene.stable_group("A", "B", sync=False)
     scene.written()
     following = b.sync()
@@ -121,7 +131,7 @@ def test_leader_syncs(scene: Scene) -> None:
 
 
 def test_nothing_new_in_stable(scene: Scene) -> None:
-    """Syncs, heartbeats, and a follower's join, though with other timeouts."""
+    """Syncs, heartbeats, and a follower's join with new timeouts write nothing."""
     a, b = scene.stable_group("A", "B")
     scene.written()
     assert a.sync(assign(b, a)).result.error_code == 0
@@ -132,7 +142,7 @@ def test_nothing_new_in_stable(scene: Scene) -> None:
 
 
 def test_rebalance_starts(scene: Scene) -> None:
-    """By a follower that leaves, by metadata, or by the leader's join."""
+    """A rebalance by a LeaveGroup, metadata or the leader's join writes nothing."""
     a, b, c = scene.stable_group("A", "B", "C")
     scene.written()
     c.leave()
@@ -152,7 +162,7 @@ EMPTY = "g: 2 'consumer' None led by None, "
 
 
 def test_last_member_leaves(scene: Scene) -> None:
-    """In Stable, and in CompletingRebalance."""
+    """A departure writes the Empty group, in Stable and CompletingRebalance."""
     for sync in (True, False):
         (a,) = scene.stable_group("A", sync=sync)
         scene.written()
@@ -165,7 +175,7 @@ def test_last_member_leaves(scene: Scene) -> None:
 
 
 def test_replacement_in_stable(scene: Scene) -> None:
-    """Written with its new id and metadata; when the group became Stable stays."""
+    """The record has the new id and metadata; the time of becoming Stable stays."""
     a, _ = scene.stable_group("A", "B", static=True)
     before = scene.group_records()[-1]
     scene.written()
@@ -202,7 +212,7 @@ def test_leader_replaced_in_stable(scene: Scene) -> None:
 
 
 def test_replacement_that_changes_the_protocol(scene: Scene) -> None:
-    """Nothing is written before the leader has synced again."""
+    """A replacement that changes the protocol writes nothing until the leader syncs."""
     two = [("range", b"1"), ("roundrobin", b"2")]
     a, _ = scene.stable_group("A", "B", static=True, protocols=two)
     scene.written()
@@ -217,7 +227,7 @@ def test_replacement_that_changes_the_protocol(scene: Scene) -> None:
 
 
 def test_replacement_in_rebalances(scene: Scene) -> None:
-    """Nor in CompletingRebalance and PreparingRebalance."""
+    """A replacement in CompletingRebalance or PreparingRebalance writes nothing."""
     a, _ = scene.stable_group("A", "B", static=True, sync=False)
     scene.written()
     scene.member("B2", instance="i-B").join()
@@ -236,7 +246,7 @@ def test_replacement_in_rebalances(scene: Scene) -> None:
 
 
 def test_commit_of_a_member(scene: Scene) -> None:
-    """A record per offset; one with too much metadata has none."""
+    """A commit writes a record per offset; one with too long metadata has none."""
     (a,) = scene.stable_group("A")
     scene.written()
     long = "x" * 5_000
@@ -250,22 +260,45 @@ def test_commit_of_a_member(scene: Scene) -> None:
 
 
 def test_commit_of_a_simple_consumer(scene: Scene) -> None:
-    """Offsets alone; the group itself is not written."""
+    """A simple consumer's commit writes offsets only, not the group."""
     scene.commit([("t", 0, 7, -1, "")])
     assert scene.state() == "Empty"
     assert scene.written() == ["g t/0: 7"]
 
 
 def test_commit_with_retention(scene: Scene) -> None:
-    """What old versions ask for is written as a time; the next commit drops it."""
+    """An old version's retention is written as a time; the next commit drops it."""
     scene.commit([("t", 0, 1, -1, "")], retention_ms=12_345)
     scene.commit([("t", 0, 2, -1, "")])
     until = int(scene.now * 1000) + 12_345
     assert scene.written() == [f"g t/0: 1 until {until}", "g t/0: 2"]
 
 
+def test_commit_in_a_transaction(scene: Scene) -> None:
+    """One per offset, with the producer; its end writes none but the marker."""
+    scene.commit_pending(7, ("t", 1), ("u", 2))
+    assert scene.written() == ["7: g t/0: 1", "7: g u/0: 2"]
+    scene.commit([("u", 0, 3, -1, "")])
+    scene.end_transaction(7)
+    assert scene.written() == ["g u/0: 3", "7: committed"]
+    scene.commit_pending(7, ("t", 4))
+    scene.end_transaction(7, is_commit=False)
+    assert scene.written() == ["7: g t/0: 4", "7: aborted"]
+
+
+def test_deleted_pending_offsets(scene: Scene) -> None:
+    """They have tombstones outside of the transaction, one per partition."""
+    scene.commit([("t", 0, 1, -1, "")])
+    scene.commit_pending(7, ("t", 2), ("u", 2))
+    scene.written()
+    scene.delete_offsets(("u", [0]))
+    assert scene.written() == ["g u/0: gone"]
+    scene.delete()
+    assert scene.written() == ["g t/0: gone", "g: gone"]
+
+
 def test_offset_delete(scene: Scene) -> None:
-    """Tombstones of what was there; the group stays without any offset."""
+    """OffsetDelete writes tombstones of existing offsets; the group stays."""
     scene.commit([("t", 0, 1, -1, ""), ("t", 1, 1, -1, "")])
     scene.written()
     scene.delete_offsets(("t", [0]))
@@ -278,7 +311,7 @@ def test_offset_delete(scene: Scene) -> None:
 
 
 def test_offsets_expire(scene: Scene) -> None:
-    """With the last offset of an Empty group the group goes."""
+    """The last offset of an Empty group takes the group with it."""
     scene.commit([("t", 0, 1, -1, "")])
     scene.sleep(30_000)
     scene.commit([("u", 0, 1, -1, "")])
@@ -290,7 +323,7 @@ def test_offsets_expire(scene: Scene) -> None:
 
 
 def test_groups_without_anything(scene: Scene) -> None:
-    """The check takes them away, whatever they had before."""
+    """The check deletes groups without offsets, whatever they had before."""
     (a,) = scene.stable_group("A", group="left")
     a.leave()
     scene.commit([("t", 0, 1, -1, "")], group="deleted")
@@ -305,7 +338,7 @@ def test_groups_without_anything(scene: Scene) -> None:
 
 
 def test_delete_groups_without_offsets(scene: Scene) -> None:
-    """Also where members only have ids, and where the group has no record."""
+    """Also with pending members only, and without a record of the group."""
     scene.member("A").join()
     scene.written()
     scene.delete()

@@ -1,4 +1,4 @@
-"""Heartbeats, and what happens without them."""
+"""Heartbeats, and sessions that end without them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kohort.broker.coordinator.events import (
     Event,
     Expired,
     Heartbeat,
+    Offsets,
 )
 
 
@@ -22,7 +23,7 @@ def context() -> Context:
 
 
 def test_errors_of_heartbeats(context: Context) -> None:
-    """Group id, member, generation: in this order."""
+    """Group id is checked first, then the member, then the generation."""
     (a,) = context.stable_group("A")
     assert a.heartbeat(group="") == 24
     assert a.heartbeat(group="nobody's") == 25
@@ -34,7 +35,7 @@ def test_errors_of_heartbeats(context: Context) -> None:
 
 
 def test_sole_member_expires(context: Context) -> None:
-    """The group is Empty to the millisecond when the session is over."""
+    """The group is Empty exactly when the session of its only member ends."""
     (a,) = context.stable_group("A", session_ms=1_000)
     context.sleep(999)
     assert context.state() == "Stable"
@@ -44,7 +45,7 @@ def test_sole_member_expires(context: Context) -> None:
 
 
 def test_follower_expires(context: Context) -> None:
-    """The others learn of a rebalance, and carry on without it."""
+    """The others learn of a rebalance, and continue without the follower."""
     a = context.member("A")
     b = context.member("B", session_ms=1_500)
     context.form([a, b])
@@ -57,7 +58,7 @@ def test_follower_expires(context: Context) -> None:
 
 
 def test_heartbeats_keep_a_session(context: Context) -> None:
-    """The session runs from the latest heartbeat on, in rebalances too."""
+    """The session runs from the latest heartbeat on, also in rebalances."""
     a = context.member("A", rebalance_ms=60_000)
     b = context.member("B", session_ms=1_500, rebalance_ms=60_000)
     context.form([a, b])
@@ -91,7 +92,7 @@ def test_commits_are_a_sign_of_life(context: Context) -> None:
 
 
 def test_syncs_are_no_sign_of_life(context: Context) -> None:
-    """Fetching the assignment of a Stable group again does not keep a session."""
+    """A follower that syncs again in Stable does not extend its session."""
     (a,) = context.stable_group("A", session_ms=1_500)
     for _ in range(4):
         a.sync()
@@ -100,7 +101,7 @@ def test_syncs_are_no_sign_of_life(context: Context) -> None:
 
 
 def test_waiting_requests_keep_their_member(context: Context) -> None:
-    """Nobody expires while its join or sync waits, and sessions start anew then."""
+    """No member expires while its join or sync waits; then its session starts anew."""
     a = context.member("A", session_ms=60_000, rebalance_ms=20_000)
     b = context.member("B", session_ms=1_000, rebalance_ms=20_000)
     context.form([a, b])
@@ -118,7 +119,7 @@ def test_waiting_requests_keep_their_member(context: Context) -> None:
 
 
 def test_session_starts_with_the_join_response(context: Context) -> None:
-    """A member that is never heard of again expires, counted from its join response."""
+    """A silent member expires, counted from its join response."""
     a = context.member("A", session_ms=1_500, rebalance_ms=60_000)
     a.enter()
     context.sleep(1_499)
@@ -128,7 +129,7 @@ def test_session_starts_with_the_join_response(context: Context) -> None:
 
 
 def test_leader_expires_before_it_syncs(context: Context) -> None:
-    """Syncs that wait for it are sent back to join; their sessions start anew."""
+    """Syncs that wait for the leader are answered to rejoin; sessions start anew."""
     a = context.member("A", session_ms=1_500)
     b = context.member("B", session_ms=2_000)
     context.form([a, b], sync=False)
@@ -140,7 +141,7 @@ def test_leader_expires_before_it_syncs(context: Context) -> None:
 
 
 def test_pending_member_expires(context: Context) -> None:
-    """An id that is not used within the session timeout is forgotten."""
+    """A pending member that does not join within the session timeout is removed."""
     (a,) = context.stable_group("A")
     b = context.member("B", session_ms=1_000)
     b.join()
@@ -152,7 +153,7 @@ def test_pending_member_expires(context: Context) -> None:
 
 
 def test_static_member_expires(context: Context) -> None:
-    """Its instance id is free again."""
+    """When a static member expires, its instance id is free again."""
     a = context.member("A", instance="i-A")
     b = context.member("B", instance="i-B", session_ms=1_500)
     context.form([a, b])
@@ -161,7 +162,7 @@ def test_static_member_expires(context: Context) -> None:
 
 
 def test_rejoin_that_is_answered_at_once(context: Context) -> None:
-    """It does not change the session timeout."""
+    """A rejoin that is answered at once does not change the session timeout."""
     a, b = context.stable_group("A", "B", session_ms=20_000)
     b.join(session_ms=1_000)
     context.sleep(2_500)
@@ -178,7 +179,7 @@ def test_rejoin_with_a_shorter_session(context: Context) -> None:
 
 
 def test_new_member_that_waits_too_long() -> None:
-    """A new member's join waits for five minutes at most."""
+    """A new member's join waits for at most five minutes."""
     context = Context(max_session_timeout_ms=3_600_000)
     context.stable_group("A", rebalance_ms=3_600_000, session_ms=3_600_000)
     b = context.member("B", requires_id=False, session_ms=6_000)
@@ -190,11 +191,11 @@ def test_new_member_that_waits_too_long() -> None:
 
 
 def test_heartbeats_cost_no_timer(context: Context) -> None:
-    """Heartbeats and commits only note the time; the timer looks when it fires."""
+    """Heartbeats and commits only note the time; the timer checks it when it fires."""
     (a,) = context.stable_group("A", session_ms=10_000)
     context.sleep(4_000)
     beat = Heartbeat(object(), "g", 1, a.member_id, None)
-    offsets = [("t", 0, 1, -1, "", None)]
+    offsets = Offsets.of([("t", 0, 1, -1, "", None)])
     commit = CommitOffsets(
         object(), "g", 1, a.member_id, None, a.client, False, offsets
     )
@@ -208,7 +209,7 @@ def test_heartbeats_cost_no_timer(context: Context) -> None:
 
 
 def test_answers_without_data_are_shared(context: Context) -> None:
-    """The same result answers every heartbeat, and every commit."""
+    """The same result object answers every heartbeat, and every commit."""
     (a,) = context.stable_group("A")
 
     def result(event: Event) -> object:
@@ -222,14 +223,14 @@ def test_answers_without_data_are_shared(context: Context) -> None:
 
     beat = Heartbeat(Pending("beat"), "g", 1, a.member_id, None)
     assert result(beat) is result(beat)
-    offsets = [("t", 0, 1, -1, "", None)]
+    offsets = Offsets.of([("t", 0, 1, -1, "", None)])
     member = ("g", 1, a.member_id, None, a.client)
     commit = CommitOffsets(Pending("commit"), *member, False, offsets)
     assert result(commit) is result(commit)
 
 
 def test_stale_timers_find_nothing_to_do(context: Context) -> None:
-    """Timers of groups, members and phases that are gone are ignored."""
+    """Timers of deleted groups, members and phases are ignored."""
     (a,) = context.stable_group("A")
     for key in (
         ("join", "g"),
@@ -242,7 +243,7 @@ def test_stale_timers_find_nothing_to_do(context: Context) -> None:
 
 
 def test_timers_that_fire_early_are_armed_again(context: Context) -> None:
-    """A driver may be early: the deadline of the phase counts, not the timer."""
+    """A driver may fire early: the deadline of the phase counts, not the timer."""
     a, _ = context.stable_group("A", "B", sync=False, rebalance_ms=5_000)
     early, deadline = context.now + 1, context.now + 5
     key = ("sync", "g")
@@ -253,7 +254,7 @@ def test_timers_that_fire_early_are_armed_again(context: Context) -> None:
 
 
 def test_events_say_how_long_a_member_was_silent(context: Context) -> None:
-    """Since its heartbeat, where it is replaced or removed; 0 while its join waits."""
+    """Silence counts from the last heartbeat; it is 0 while the member's join waits."""
     a, b = context.stable_group("A", "B", static=True)
     context.sleep(1_000)
     b.heartbeat()

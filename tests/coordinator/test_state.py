@@ -24,7 +24,7 @@ LISTED = {
     ("before", "after"), list(itertools.product(GroupState, GroupState))
 )
 def test_only_listed_transitions_pass(before: GroupState, after: GroupState) -> None:
-    """A transition that is not in the table is a mistake, and stops the coordinator."""
+    """A transition that is not in the table raises an error."""
     if (before, after) in LISTED:
         check(before, after)
     else:
@@ -33,12 +33,12 @@ def test_only_listed_transitions_pass(before: GroupState, after: GroupState) -> 
 
 
 def test_every_state_is_in_the_table() -> None:
-    """No state lacks its exits, not even the last one."""
+    """Every state has its exits in the table, even the last one."""
     assert set(TRANSITIONS) == set(GroupState)
 
 
 def test_a_group_refuses_what_the_table_refuses() -> None:
-    """A group goes through the table, and stays where it is otherwise."""
+    """A group refuses a transition that is not in the table, and keeps its state."""
     group = Group("g", 0.0)
     with pytest.raises(AssertionError):
         group.transition(GroupState.STABLE, 1.0)

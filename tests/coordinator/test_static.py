@@ -9,7 +9,7 @@ from tests.coordinator.context import Context, assign, protocols, subscribed
 @pytest.mark.parametrize("metadata", [b"meta-B", b"other"])
 @pytest.mark.parametrize("skips", [False, True])
 def test_follower_returns(context: Context, metadata: bytes, *, skips: bool) -> None:
-    """A new id in the same generation, whatever the metadata; the old id is fenced."""
+    """A new id in the same generation, with any metadata; the old id is fenced."""
     a, b = context.stable_group("A", "B", static=True)
     back = context.member("B2", instance="i-B", skips=skips)
     result = back.join(protocols=protocols("range", metadata=metadata)).result
@@ -21,7 +21,7 @@ def test_follower_returns(context: Context, metadata: bytes, *, skips: bool) -> 
 
 
 def test_what_describe_shows_of_a_replacement(context: Context) -> None:
-    """The new id and metadata, the old client id and assignment."""
+    """DescribeGroups: the new id and metadata, the old client id and assignment."""
     context.stable_group("A", "B", static=True)
     back = context.member("B2", instance="i-B")
     back.join()
@@ -53,7 +53,7 @@ def test_leader_returns_and_cannot_skip(context: Context) -> None:
 
 
 def test_known_id_rejoins(context: Context) -> None:
-    """With their ids static members are treated like all others."""
+    """With their member ids, static members are treated like all others."""
     a, b = context.stable_group("A", "B", static=True)
     assert b.join().result.generation_id == 2
     assert not a.join().answered
@@ -61,7 +61,7 @@ def test_known_id_rejoins(context: Context) -> None:
 
 
 def test_fencing(context: Context) -> None:
-    """The old id is fenced where it brings the instance id, and unknown elsewhere."""
+    """The old id is fenced together with the instance id, and unknown without it."""
     _, b = context.stable_group("A", "B", static=True)
     context.member("B2", instance="i-B").join()
     assert (b.heartbeat(), b.heartbeat(instance=None)) == (82, 25)
@@ -75,7 +75,7 @@ def test_fencing(context: Context) -> None:
 
 
 def test_other_peoples_instance_ids(context: Context) -> None:
-    """An unknown instance id is an unknown member, somebody else's is fenced."""
+    """An unknown instance id is an unknown member; another member's is fenced."""
     a = context.member("A")
     b = context.member("B", instance="i-B")
     context.form([a, b])
@@ -103,7 +103,7 @@ def test_replaced_while_syncing(context: Context) -> None:
 
 
 def test_replaced_while_joining(context: Context) -> None:
-    """In PreparingRebalance the waiting join is fenced, the new one waits."""
+    """In PreparingRebalance the waiting join is fenced; the new one waits."""
     a, b = context.stable_group("A", "B", static=True)
     waiting = b.join(protocols=protocols("range", metadata=b"new"))
     back = context.member("B2", instance="i-B")
@@ -115,7 +115,7 @@ def test_replaced_while_joining(context: Context) -> None:
 
 
 def test_replacement_without_common_protocol(context: Context) -> None:
-    """A replacement that does not fit in is refused, and the old member stays."""
+    """A replacement with incompatible protocols is refused; the old member stays."""
     a, b = context.stable_group("A", "B", static=True)
     back = context.member("B2", instance="i-B")
     assert back.join(protocols=protocols("other")).result.error_code == 23
@@ -123,9 +123,9 @@ def test_replacement_without_common_protocol(context: Context) -> None:
 
 
 def test_replaced_before_it_synced(context: Context) -> None:
-    """Replaced before it fetched its assignment, a member causes a late rebalance.
+    """A member replaced before it fetched its assignment causes a late rebalance.
 
-    The old id still counts as one that has to sync. Kafka does the same.
+    As in Kafka, the old id still counts as one that has to sync.
     """
     a, b = context.stable_group("A", "B", static=True, sync=False, rebalance_ms=3_000)
     a.sync(assign(a, b))
@@ -155,7 +155,7 @@ def test_a_replaced_id_is_no_culprit(context: Context) -> None:
 
 
 def test_leaves_and_returns(context: Context) -> None:
-    """After a leave the instance id is free, and its next join a newcomer's."""
+    """After a LeaveGroup the instance id is free, and its next join is a newcomer's."""
     a, b = context.stable_group("A", "B", static=True)
     b.leave()
     assert a.heartbeat() == 27
@@ -177,7 +177,7 @@ def test_late_static_members_stay(context: Context) -> None:
 
 
 def test_nobody_but_late_static_members(context: Context) -> None:
-    """A join phase in which nobody joins starts again, until sessions end."""
+    """A join phase without any join starts again, until sessions end."""
     _, b, c = context.stable_group(
         "A", "B", "C", static=True, session_ms=10_000, rebalance_ms=2_000
     )
@@ -193,7 +193,7 @@ def test_nobody_but_late_static_members(context: Context) -> None:
 
 
 def test_static_members_without_patience(context: Context) -> None:
-    """Rebalance timeouts of 0 do not make it spin while nobody joins."""
+    """Rebalance timeouts of 0 do not make an empty join phase spin."""
     context.stable_group("A", "B", static=True)
     back = context.member("A2", instance="i-A", rebalance_ms=0)
     back.join()
@@ -209,7 +209,7 @@ def test_static_members_without_patience(context: Context) -> None:
 
 
 def test_topics_of_a_replacement(context: Context) -> None:
-    """The group goes on as subscribed to what it was when the generation began."""
+    """The group keeps the subscriptions that it had when the generation began."""
     a = context.member("A", instance="i-A", protocols=subscribed("x"))
     context.form([a])
     context.member("A2", instance="i-A", protocols=subscribed("y")).join()

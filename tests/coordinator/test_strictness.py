@@ -1,4 +1,4 @@
-"""What ``kohort.strictness`` decides: each scene as Kafka plays it, and helpful."""
+"""``kohort.strictness``: each scene in Kafka's behaviour and in the helpful one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tests.coordinator.context import Context, Members, assign, protocols
 
 @pytest.fixture
 def helpful() -> Context:
-    """A coordinator that answers all requests, and keeps to group.max.size."""
+    """A coordinator that answers all requests, and enforces group.max.size."""
     return Context(is_helpful=True)
 
 
 def test_a_second_join_replaces_the_first(context: Context) -> None:
-    """Kafka forgets the first join; the second one is in the generation."""
+    """Kafka never answers the first join; the second one is in the generation."""
     a, b = context.stable_group("A", "B")
     first = b.join(protocols=protocols("range", metadata=b"first"))
     second = b.join(protocols=protocols("range", metadata=b"second"))
@@ -24,7 +24,7 @@ def test_a_second_join_replaces_the_first(context: Context) -> None:
 
 
 def test_helpful_answer_to_a_replaced_join(helpful: Context) -> None:
-    """The first join is told to join again."""
+    """The first join is answered REBALANCE_IN_PROGRESS."""
     a, b = helpful.stable_group("A", "B")
     first = b.join(protocols=protocols("range", metadata=b"first"))
     second = b.join(protocols=protocols("range", metadata=b"second"))
@@ -35,7 +35,7 @@ def test_helpful_answer_to_a_replaced_join(helpful: Context) -> None:
 
 
 def test_a_second_sync_replaces_the_first(context: Context) -> None:
-    """Kafka forgets the first sync; the second one gets the assignment."""
+    """Kafka never answers the first sync; the second one gets the assignment."""
     a, b = context.stable_group("A", "B", sync=False)
     first, second = b.sync(), b.sync()
     assert context.forgotten == [first]
@@ -45,7 +45,7 @@ def test_a_second_sync_replaces_the_first(context: Context) -> None:
 
 
 def test_helpful_answer_to_a_replaced_sync(helpful: Context) -> None:
-    """The first sync is told to join again."""
+    """The first sync is answered REBALANCE_IN_PROGRESS."""
     a, b = helpful.stable_group("A", "B", sync=False)
     first, second = b.sync(), b.sync()
     assert (first.result.error_code, second.answered) == (27, False)
@@ -62,7 +62,7 @@ def test_a_member_leaves_while_its_sync_waits(context: Context) -> None:
 
 
 def test_helpful_answer_to_a_sync_of_a_member_that_left(helpful: Context) -> None:
-    """The sync is told that its member is unknown."""
+    """The waiting sync is answered UNKNOWN_MEMBER_ID."""
     _, b = helpful.stable_group("A", "B", sync=False)
     syncing = b.sync()
     assert b.leave() == 0
@@ -70,7 +70,7 @@ def test_helpful_answer_to_a_sync_of_a_member_that_left(helpful: Context) -> Non
 
 
 def with_a_late_static_member(context: Context) -> Members:
-    """Of three members, two may be there; A and C have joined, B of them is late."""
+    """A limit of two, and three members: A and C have joined, the static B is late."""
     context.configure(max_size=2)
     a, b = context.stable_group("A", "B", static=True, rebalance_ms=2_000)
     a.join()
@@ -81,7 +81,7 @@ def with_a_late_static_member(context: Context) -> Members:
 
 
 def test_static_members_that_are_late_count_for_nothing(context: Context) -> None:
-    """Kafka starts a generation of three where two may be."""
+    """Kafka starts a generation of three with a limit of two."""
     _, b, _ = with_a_late_static_member(context)
     assert len(context.describe().members) == 3
     assert b.heartbeat() == 22
@@ -89,7 +89,7 @@ def test_static_members_that_are_late_count_for_nothing(context: Context) -> Non
 
 
 def test_helpful_limit_counts_late_static_members(helpful: Context) -> None:
-    """A generation keeps within the limit, at their cost."""
+    """A generation keeps within the limit by removing late static members."""
     a, b, c = with_a_late_static_member(helpful)
     described = {member.member_id for member in helpful.describe().members}
     assert described == {a.member_id, c.member_id}
@@ -100,7 +100,7 @@ def test_helpful_limit_counts_late_static_members(helpful: Context) -> None:
 def test_helpful_limit_spares_late_static_members_that_have_room(
     helpful: Context,
 ) -> None:
-    """As many go as there are members too many."""
+    """Only as many late static members are removed as the limit requires."""
     a, b, c, d = helpful.stable_group(*"ABCD", static=True, rebalance_ms=2_500)
     helpful.restart(max_size=3)
     joining = a.join()
@@ -112,7 +112,7 @@ def test_helpful_limit_spares_late_static_members_that_have_room(
 
 
 def lowered_while_joins_wait(context: Context) -> list[int]:
-    """The answers to three joins, of which two may be in the generation."""
+    """The answers to three joins; the limit is lowered to two meanwhile."""
     a, b, c, d = context.stable_group(*"ABCD")
     waiting = [a.join(), b.join(), c.join()]
     context.configure(max_size=2)
@@ -121,10 +121,10 @@ def lowered_while_joins_wait(context: Context) -> list[int]:
 
 
 def test_limit_lowered_while_joins_wait(context: Context) -> None:
-    """Kafka lets in all that have joined."""
+    """Kafka accepts all that have joined."""
     assert lowered_while_joins_wait(context) == [0, 0, 0]
 
 
 def test_helpful_limit_lowered_while_joins_wait(helpful: Context) -> None:
-    """The limit counts at the end of the rebalance."""
+    """The limit applies at the end of the rebalance."""
     assert lowered_while_joins_wait(helpful) == [0, 0, 81]

@@ -1,4 +1,4 @@
-"""The leader brings assignments, the others fetch theirs."""
+"""SyncGroup: the leader sends the assignments, the others fetch theirs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_follower_first(context: Context) -> None:
 
 
 def test_leader_first(context: Context) -> None:
-    """Followers that come later are answered at once, as often as they like."""
+    """Followers that sync after the leader are answered at once, repeatedly."""
     a, b = context.stable_group("A", "B", sync=False)
     a.sync(assign(a, b))
     assert context.state() == "Stable"
@@ -29,7 +29,7 @@ def test_leader_first(context: Context) -> None:
 
 
 def test_who_may_assign(context: Context) -> None:
-    """Assignments of followers, and those for strangers, count for nothing."""
+    """Assignments by followers, or for unknown members, are ignored."""
     a, b = context.stable_group("A", "B", sync=False)
     b.sync(assign(a, b))
     result = a.sync([(b.member_id, b"from A"), ("stranger", b"x")]).result
@@ -45,7 +45,7 @@ def test_assignments_stay(context: Context) -> None:
 
 
 def test_who_does_not_sync_is_out(context: Context) -> None:
-    """Members that do not sync within the rebalance timeout go, the rest rebalances."""
+    """Members that do not sync within the rebalance timeout are removed."""
     a, b = context.stable_group("A", "B", sync=False, rebalance_ms=2_000)
     syncing = b.sync()
     context.sleep(2_000)
@@ -56,7 +56,7 @@ def test_who_does_not_sync_is_out(context: Context) -> None:
 
 
 def test_which_error_wins(context: Context) -> None:
-    """Missing protocol, group id, member, generation, protocol, state."""
+    """Order: missing protocol, group id, member, generation, protocol, state."""
     a, b = context.stable_group("A", "B")
     assert a.sync(group="", required=True).result.error_code == 23
     assert a.sync(group="").result.error_code == 24
@@ -72,7 +72,7 @@ def test_which_error_wins(context: Context) -> None:
 
 @pytest.mark.parametrize("given", ["protocol_type", "protocol_name"])
 def test_protocol_required(context: Context, given: str) -> None:
-    """From v5 on syncs have to name both protocol type and name (KIP-559)."""
+    """From v5 on syncs must have both protocol type and name (KIP-559)."""
     (a,) = context.stable_group("A")
     both: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"}
     one = {given: both[given]}
@@ -81,7 +81,7 @@ def test_protocol_required(context: Context, given: str) -> None:
 
 
 def test_forgotten_by_the_next_leader(context: Context) -> None:
-    """A member that had an assignment has none if the next generation gives it none."""
+    """A member loses its assignment if the next generation gives it none."""
     a, b = context.stable_group("A", "B")
     joining = a.join()
     b.join()

@@ -1,9 +1,9 @@
-"""Kills a broker under load, again and again, and says what it lost.
+"""Kills a broker under load, repeatedly, and reports lost data.
 
     python -m tests.crash --kills 200
 
-Exits 0 if nothing that was acknowledged is lost, 1 if something is; then the data
-directory, the journals and the broker's log are kept.
+Exits 0 if no acknowledged data is lost, 1 if some is; then the data directory, the
+journals and the broker's log are kept.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _show(report: Report) -> None:
 
 
 def main() -> int:
-    """Runs it, and prints what happened."""
+    """Runs it, and prints the results."""
     asked = _asked()
     config = dict(each.split("=", 1) for each in asked.config)
     long = LongRun("crash", asked.seed)

@@ -15,19 +15,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 START_S = 60.0
-"""Nothing starts for so long, on a busy machine either."""
+"""No start takes this long, even on a busy machine."""
 STOP_S = 60.0
 
 
 class BrokerError(Exception):
-    """The broker did what it must not: it ended, or did not start."""
+    """The broker ended unexpectedly, or did not start."""
 
 
 def free_ports(count: int) -> int:
-    """The first of so many neighbours that are free.
+    """The first of this many adjacent free ports.
 
-    Below those that the system gives to outgoing connections: while the broker is
-    down, its clients must not get its own port to call from.
+    Below those that the system gives to outgoing connections: while the broker is down,
+    its clients must not use the broker's port themselves.
     """
     limits = Path("/proc/sys/net/ipv4/ip_local_port_range")
     lowest = int(limits.read_text().split()[0]) if limits.exists() else 32_768
@@ -51,25 +51,32 @@ def _is_free(port: int) -> bool:
 
 
 class BrokerProcess:
-    """A broker in a process of its own.
+    """A broker in a separate process.
 
     Args:
-        folder: for what it logs: `broker.stderr`, one file for all starts.
+        folder: for its log: `broker.stderr`, one file for all starts.
         nodes: of its cluster.
-        arguments: of `kohort serve`, besides ports and nodes.
+        arguments: of `kohort serve`, except ports and nodes.
+        program: what Python runs as `kohort`.
 
     Attributes:
         ports: of its nodes, the same ones at each start.
-        start_s: how long the last start took that was waited for.
+        start_s: duration of the last start that was waited for.
         longest_start_s: the longest of them.
     """
 
-    def __init__(self, folder: Path, nodes: int, arguments: Sequence[str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int,
+        arguments: Sequence[str],
+        program: Sequence[str] = ("-m", "kohort"),
+    ) -> None:
         first = free_ports(nodes)
         self.ports = list(range(first, first + nodes))
         self.start_s = self.longest_start_s = 0.0
         self._stderr = folder / "broker.stderr"
-        self._argv = [sys.executable, "-m", "kohort", "serve", f"--port={first}"]
+        self._argv = [sys.executable, *program, "serve", f"--port={first}"]
         if nodes > 1:
             self._argv.append(f"--nodes={nodes}")
         self._argv += arguments
@@ -79,7 +86,7 @@ class BrokerProcess:
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as `bootstrap.servers`."""
+        """The `bootstrap.servers` of clients."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
     @property
@@ -109,7 +116,7 @@ class BrokerProcess:
             )
 
     def until_ready(self) -> str:
-        """Waits for the line that it accepts connections; returns all that it said."""
+        """Waits for the line that it accepts connections; returns all its output."""
         process = self._running
         assert process.stdout is not None
         said = b""
@@ -129,7 +136,7 @@ class BrokerProcess:
         return said.decode()
 
     def runs_for(self, seconds: float) -> None:
-        """Returns when the time is over.
+        """Returns after the time.
 
         Raises:
             BrokerError: at once, if the broker ends meanwhile.
@@ -145,7 +152,7 @@ class BrokerProcess:
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Sends SIGTERM; returns the exit code."""
         return self._end(signal.SIGTERM)
 
     def until_killed(self) -> None:
@@ -177,18 +184,18 @@ class BrokerProcess:
         return code
 
     def close(self) -> None:
-        """Leaves no process behind, whatever happened."""
+        """Kills the process, if it still runs."""
         if self._process is not None:
             self._end(signal.SIGKILL)
 
     def logged(self) -> str:
-        """The end of what it wrote to stderr."""
+        """The end of its stderr."""
         if not self._stderr.exists():
             return ""
         return self._stderr.read_text(errors="replace")[-4_000:]
 
     def faults(self) -> list[str]:
-        """Lines that it logged since the last call about faults of its own."""
+        """Lines about its own defects since the last call."""
         if not self._stderr.exists():
             return []
         with self._stderr.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What a cluster says of itself; it is asked again while it is not ready."""
+"""Queries to a cluster, repeated until it is ready."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from kohort.protocol.errors import ErrorCode
 Answer = TypeVar("Answer")
 
 LIMIT_S = 60.0
-"""Nothing is on its way for so long."""
+"""No operation takes this long."""
 AGAIN_S = 0.01
-"""Between two questions: nobody announces that a coordinator has loaded."""
+"""Pause between two queries: nothing announces that a coordinator has loaded."""
 ON_ITS_WAY = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -38,7 +38,7 @@ ON_ITS_WAY = {
 
 
 class _LaterError(Exception):
-    """An answer that another one will follow."""
+    """A temporary error, after which the query is repeated."""
 
 
 def _now(error_code: int) -> None:
@@ -48,7 +48,7 @@ def _now(error_code: int) -> None:
 
 
 class ClusterQueries:
-    """Questions to a cluster, each to the node that can answer.
+    """Queries to a cluster, each to the node that can answer.
 
     Args:
         served: the cluster.
@@ -59,7 +59,7 @@ class ClusterQueries:
         self._wires: dict[int, BlockingClient] = {}
 
     def forget(self) -> None:
-        """Closes all connections; new ones are made when they are needed."""
+        """Closes all connections; new ones are opened as needed."""
         for wire in self._wires.values():
             wire.close()
         self._wires.clear()
@@ -77,7 +77,7 @@ class ClusterQueries:
             raise _LaterError(str(error)) from error
 
     def _anybody(self, api_name: str, version: int, message: object) -> Any:
-        """An answer of the first node that is there."""
+        """The response of the first node that answers."""
         for port in self._served.ports[:-1]:
             try:
                 return self._call(port, api_name, version, message)
@@ -86,10 +86,10 @@ class ClusterQueries:
         return self._call(self._served.ports[-1], api_name, version, message)
 
     def until(self, what: str, ask: Callable[[], Answer | None]) -> Answer:
-        """Asks until there is an answer.
+        """Repeats a query until it is answered.
 
         Raises:
-            BrokerError: the broker ended, or LIMIT_S went by.
+            BrokerError: the broker ended, or LIMIT_S passed.
         """
         deadline = time.monotonic() + LIMIT_S
         last = "no answer"
@@ -109,7 +109,7 @@ class ClusterQueries:
     def create_topic(self, name: str, partitions: int, replicas: int) -> None:
         """CreateTopics."""
         request = create_topics(name, partitions=partitions, replicas=replicas)
-        # Retried, it may find what an earlier try has made.
+        # A retry may find the topic of an earlier attempt.
         done = {0, ErrorCode.TOPIC_ALREADY_EXISTS}
 
         def create() -> bool:
@@ -215,10 +215,10 @@ class ClusterQueries:
         return self.until(f"the offsets of {group} are known", ask)
 
     def begin(self, group: str, topic: str, partitions: int) -> None:
-        """OffsetCommit of 0 for each partition, for a group that has no members yet.
+        """OffsetCommit of 0 for each partition, for a group without members.
 
-        Where nothing is committed librdkafka asks for an offset itself, and if the
-        partition is revoked before the answer, it fetches what it does not own, and
+        Without a committed offset librdkafka looks up one itself. If the partition is
+        revoked before the response, it fetches a partition that it does not own, and
         has its consumer commit old offsets later.
         """
         zeros = [(place, 0) for place in range(partitions)]
@@ -235,7 +235,7 @@ class ClusterQueries:
     def heartbeat(
         self, group: str, generation: int, member_id: str, instance: str | None
     ) -> int:
-        """Heartbeat in somebody's name: its error code, 0 in that very generation."""
+        """Heartbeat of a member; returns the error code: 0 only in that generation."""
         request = HeartbeatRequest(group, generation, member_id, instance)
 
         def ask() -> int:

@@ -1,12 +1,12 @@
-"""What clients were told: one line per answer, written before the next one is read.
+"""The responses that clients got: one line each, written before the next one is read.
 
 A worker is never killed, so a line counts as soon as the system has it. The lines:
 
-    acked PRODUCER PARTITION NUMBER OFFSET  a producer's; -1 where none was named
-    gave-up PRODUCER PARTITION NUMBER REASON    a producer's, who sends it no more
-    sent GROUP PARTITION OFFSET                 a committer's, before it asks
+    acked PRODUCER PARTITION NUMBER OFFSET      a producer's; -1 for no offset
+    gave-up PRODUCER PARTITION NUMBER REASON    a producer's, which sends it no more
+    sent GROUP PARTITION OFFSET                 a committer's, before its request
     acked GROUP PARTITION OFFSET                a committer's or a member's
-    consumed GROUP PARTITION FIRST LAST COUNT CRC    a member's, of one poll
+    consumed GROUP PARTITION FIRST LAST COUNT CRC    a member's, for one poll
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 
 
 class Journal:
-    """A worker's own file, to append to from any of its threads.
+    """A worker's own file, which any of its threads may append to.
 
     Args:
-        path: of a file that is new, or goes on.
+        path: of a new or existing file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,10 +33,10 @@ class Journal:
 
 
 class Tail:
-    """Reads on in a journal that somebody else still writes.
+    """Reads a journal while a worker writes it.
 
     Args:
-        path: of the journal, which need not be there yet.
+        path: of the journal, which need not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,7 +44,7 @@ class Tail:
         self._offset = 0
 
     def lines(self) -> list[list[str]]:
-        """The whole lines that came since the last call, in words."""
+        """The complete lines since the last call, split into words."""
         if not self._path.exists():
             return []
         with self._path.open("rb") as file:
@@ -62,17 +62,17 @@ def key_of(producer: str, partition: int) -> bytes:
 
 
 def value_of(sequence: int) -> bytes:
-    """The value of a producer's record: its number there, and up to 199 bytes more."""
+    """The value of a producer's record: its number, and up to 199 more bytes."""
     return b"%d%s" % (sequence, b"." * (sequence * 7 % 200))
 
 
 def text_of(group: str, offset: int) -> str:
-    """The metadata of what a committer commits."""
+    """The metadata of a committer's commits."""
     return f"{group} at {offset}" * (offset % 4)
 
 
 def checksum(records: Iterable[tuple[int, bytes, bytes]]) -> int:
-    """What stands for the offsets, keys and values that one poll returned."""
+    """A checksum of the offsets, keys and values from one poll."""
     crc = 0
     for offset, key, value in records:
         crc = zlib.crc32(b"%d %s %s\n" % (offset, key, value), crc)

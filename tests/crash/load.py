@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -17,11 +18,11 @@ from tests.crash.witness import Witness
 
 ROOT = Path(__file__).parent.parent.parent
 LIMIT_S = 150.0
-"""For a worker's answer: a flush or a close needs a broker that is there."""
+"""Limit for a worker's answer: a flush or a close needs a running broker."""
 
 
 class WorkerError(Exception):
-    """A client failed in a way that it should not have to."""
+    """A client failed unexpectedly."""
 
 
 class Worker:
@@ -31,7 +32,7 @@ class Worker:
         module: in `tests.crash.workers`.
         folder: for its journal and its stderr.
         name: of both.
-        wanted: what it is told; the path of the journal is added.
+        wanted: its arguments; the path of the journal is added.
     """
 
     def __init__(
@@ -72,14 +73,16 @@ class Worker:
         self._events.put({"event": "error", "text": self._error})
 
     def check(self) -> None:
-        """Nothing, while it works.
+        """Checks that it works.
 
         Raises:
             WorkerError: it failed, or ended.
         """
         if self._error:
-            stderr = self._stderr.read_text(errors="replace")[-2_000:]
-            raise WorkerError(f"{self.name}: {self._error}\n{stderr}")
+            raise WorkerError(f"{self.name}: {self._error}\n{self._stderr_end()}")
+
+    def _stderr_end(self) -> str:
+        return self._stderr.read_text(errors="replace")[-8_000:]
 
     def send(self, *words: object) -> None:
         """Writes one command."""
@@ -88,19 +91,20 @@ class Worker:
         self._stdin.flush()
 
     def expect(self, event: str) -> dict[str, Any]:
-        """Waits for an event of this name.
+        """Waits for an event with this name.
 
         Raises:
-            WorkerError: it failed, ended, or said nothing for LIMIT_S.
+            WorkerError: it failed, ended, or was silent for LIMIT_S.
         """
         deadline = time.monotonic() + LIMIT_S
         while True:
             try:
                 got = self._events.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                raise WorkerError(
-                    f"{self.name}: no `{event}` in {LIMIT_S:.0f} s"
-                ) from None
+                self._process.send_signal(signal.SIGABRT)
+                self._process.wait()
+                late = f"{self.name}: no `{event}` in {LIMIT_S:.0f} s"
+                raise WorkerError(f"{late}\n{self._stderr_end()}") from None
             if got["event"] == "bounced":
                 self._bounces -= 1
             if got["event"] == "error":
@@ -109,7 +113,7 @@ class Worker:
                 return got
 
     def tell(self) -> list[dict[str, Any] | None]:
-        """What its clients think; None for one that is being replaced."""
+        """The state according to its clients; None for one that is being replaced."""
         self.send("tell")
         clients: list[dict[str, Any] | None] = self.expect("told")["clients"]
         return clients
@@ -121,12 +125,12 @@ class Worker:
         self.send("bounce", number)
 
     def until_bounced(self) -> None:
-        """Waits until the client is replaced, if one is being."""
+        """Waits until the client is replaced, if that is in progress."""
         while self._bounces:
             self.expect("bounced")
 
     def stop(self) -> dict[str, Any]:
-        """Has it finish what is under way; what it says that it sent."""
+        """Makes it finish its work; returns the records that it has sent."""
         self.until_bounced()
         self.send("stop")
         sent: dict[str, Any] = self.expect("done")["sent"]
@@ -134,19 +138,19 @@ class Worker:
         return sent
 
     def close(self) -> None:
-        """Leaves no process behind."""
+        """Ends the process, if it still runs."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
         try:
             self._stdin.close()
-        except OSError:  # what was in its buffer has no reader
+        except OSError:  # its buffer has no reader
             return
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group whose members are clients of one worker."""
+    """A group; all its members are clients of one worker."""
 
     name: str
     worker: Worker
@@ -158,7 +162,7 @@ class Load:
     Args:
         folder: for journals.
         queries: the cluster, which has the topic.
-        common: what all workers are told: topic, partitions, bootstrap, linger_ms.
+        common: arguments of all workers: topic, partitions, bootstrap, linger_ms.
     """
 
     def __init__(
@@ -186,7 +190,7 @@ class Load:
         self.committing += [each["group"] for each in committers]
 
     def consume(self, name: str, *members: dict[str, Any]) -> None:
-        """A worker of the members of the group that is called so."""
+        """A worker with the members of the named group."""
         self._queries.begin(name, self._common["topic"], self._common["partitions"])
         settings = [{**each, "group": name} for each in members]
         worker = self._start("members", name, members=settings)
@@ -198,25 +202,25 @@ class Load:
 
     @property
     def workers(self) -> list[Worker]:
-        """All of them."""
+        """All workers."""
         members = [group.worker for group in self.groups]
         owners = [] if self.owners is None else [self.owners]
         return [*self.producers, *self.committers, *members, *owners]
 
     def until_ready(self) -> Witness:
-        """Waits until all are loaded; who reads their journals."""
+        """Waits until all are loaded; returns the reader of their journals."""
         for worker in self.workers:
             worker.expect("ready")
         return Witness([worker.journal for worker in self.workers])
 
     def stop_producers(self) -> dict[str, list[int]]:
-        """Ends them; how many records each sent to each partition."""
+        """Stops them; returns the records that each sent to each partition."""
         sent: dict[str, list[int]] = {}
         for worker in self.producers:
             sent |= worker.stop()
         return sent
 
     def close(self) -> None:
-        """Leaves no process behind."""
+        """Ends all processes."""
         for worker in self.workers:
             worker.close()

@@ -1,4 +1,4 @@
-"""What a cluster and its clients say of groups, and all that a topic holds."""
+"""The state of groups according to cluster and clients, and a topic's contents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A group that is Stable: what a restart must not change."""
+    """A Stable group: the state that a restart must not change."""
 
     generation: int
     protocol: str
@@ -30,7 +30,7 @@ class Snapshot:
 
 
 def members_of(described: Any) -> tuple[tuple[str, str | None, str, bytes, bytes], ...]:
-    """The members of a DescribeGroups: who they are, what they want, what they own."""
+    """The members in a DescribeGroups: their ids, subscriptions and assignments."""
     return tuple(
         sorted(
             (
@@ -46,9 +46,9 @@ def members_of(described: Any) -> tuple[tuple[str, str | None, str, bytes, bytes
 
 
 def snapshot(group: Group, queries: ClusterQueries, partitions: int) -> Snapshot | None:
-    """What a group is, if members and broker agree that it is settled; else None.
+    """The group's state, if members and broker agree that it is settled; else None.
 
-    DescribeGroups tells no generation, so each member's own is proven by a heartbeat.
+    DescribeGroups has no generation, so a heartbeat proves each member's.
     """
     told = [each for each in group.worker.tell() if each is not None]
     owned = sorted(place for each in told for place in each["partitions"])
@@ -69,7 +69,7 @@ def snapshot(group: Group, queries: ClusterQueries, partitions: int) -> Snapshot
 
 
 def heartbeats(group: str, wanted: Snapshot, queries: ClusterQueries) -> list[str]:
-    """Which members the broker does not know in that generation."""
+    """The members that the broker does not know in that generation."""
     found = []
     for member_id, instance, *_ in wanted.members:
         code = queries.heartbeat(group, wanted.generation, member_id, instance)
@@ -93,9 +93,9 @@ def all_committed(
 
 
 def unsettle(group: Group, number: int, queries: ClusterQueries) -> None:
-    """Has a dynamic member leave and come back; returns once the group rebalances.
+    """Makes a dynamic member leave and rejoin; returns once the group rebalances.
 
-    Or has rebalanced: that may be over before anybody looks, but not without a trace.
+    Or has rebalanced: that may be over quickly, but not without a trace.
     """
     group.worker.until_bounced()
     before = members_of(queries.describe(group.name))
@@ -110,17 +110,17 @@ def unsettle(group: Group, number: int, queries: ClusterQueries) -> None:
 
 
 def _commits_of(group: Group) -> dict[str, int]:
-    """How many commits each member has had acknowledged, by member id.
+    """The acknowledged commits of each member, by member id.
 
-    Members without partitions have nothing to commit: a leader of kafka-python 3.0
-    gives nothing to some, with range, where static and dynamic members are mixed.
+    Members without partitions have nothing to commit: with range, a leader of
+    kafka-python 3.0 assigns nothing to some, if static and dynamic members are mixed.
     """
     told = [each for each in group.worker.tell() if each is not None]
     return {each["member_id"]: each["commits"] for each in told if each["partitions"]}
 
 
 def until_members_commit(groups: Sequence[Group], queries: ClusterQueries) -> None:
-    """Waits until each member with partitions has had one more commit acknowledged."""
+    """Waits until each member with partitions has another acknowledged commit."""
     before = {group.name: _commits_of(group) for group in groups}
     for group in groups:
 
@@ -147,10 +147,10 @@ def until_at_the_ends(
 
 
 def inspected(data: Path) -> dict[tuple[str, int], tuple[int, str]]:
-    """Offsets and metadata by group and partition, as `kohort inspect` shows them.
+    """Offsets and metadata by group and partition, according to `kohort inspect`.
 
     Raises:
-        BrokerError: it finds something damaged.
+        BrokerError: it finds damage.
     """
     done = subprocess.run(
         [sys.executable, "-m", "kohort", "inspect", "--json", str(data)],

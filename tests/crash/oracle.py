@@ -1,6 +1,6 @@
-"""What must hold of a broker that came back, given what its clients were told.
+"""Conditions on a restarted broker, given the responses that its clients got.
 
-Each check returns one sentence per finding; no finding, no violation.
+Each check returns one sentence per violation.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Committed = Mapping[tuple[str, int], tuple[int, str]]
 def producers(
     witness: Witness, log: Log, sent: Mapping[str, Sequence[int]]
 ) -> list[str]:
-    """Nothing acknowledged is lost, nothing is there twice, and all is in order.
+    """Checks that no acknowledged record is lost or duplicated, and all are in order.
 
     Args:
         witness: of the acknowledgements.
-        log: that the broker serves now.
-        sent: by producer, how many records it sent to each partition.
+        log: the log that the broker serves now.
+        sent: by producer, the number of records that it sent to each partition.
     """
     found = [*witness.contradictions, *witness.gave_up]
     content = {
@@ -88,11 +88,11 @@ def _in_order(producer: str, partition: int, numbers: list[int]) -> list[str]:
 
 
 def offsets(acked: Mapping[tuple[str, int], int], committed: Committed) -> list[str]:
-    """No commit that was acknowledged is lost.
+    """Checks that no acknowledged commit is lost.
 
     Args:
-        acked: the furthest acknowledged ones, read before `committed` was asked for.
-        committed: what the broker says.
+        acked: the furthest acknowledged ones, read before `committed` was requested.
+        committed: according to the broker.
     """
     return [
         f"commit lost: {group} was told that {offset} is committed of partition "
@@ -103,7 +103,7 @@ def offsets(acked: Mapping[tuple[str, int], int], committed: Committed) -> list[
 
 
 def ends(acked: Mapping[int, int], known: Sequence[int]) -> list[str]:
-    """No partition ends before an acknowledged record."""
+    """Checks that no partition ends before an acknowledged record."""
     return [
         f"lost: partition {partition} ends at {known[partition]}, and the record "
         f"before {end} was acknowledged"
@@ -115,12 +115,12 @@ def ends(acked: Mapping[int, int], known: Sequence[int]) -> list[str]:
 def committers(
     witness: Witness, committed: Committed, text_of: Callable[[str, int], str]
 ) -> list[str]:
-    """What is committed was sent, with the text that belongs to it.
+    """Checks that every committed offset was sent, with its text.
 
     Args:
-        witness: read after `committed` was asked for.
-        committed: what the broker says.
-        text_of: gives the text of a group's offset.
+        witness: read after `committed` was requested.
+        committed: according to the broker.
+        text_of: returns the text of a group's offset.
     """
     found = []
     for group, partition in sorted(witness.sent):
@@ -131,7 +131,7 @@ def committers(
             found.append(
                 f"made up: {group} never committed {offset} of partition {partition}"
             )
-        # confluent-kafka sends the NUL that ends a string of C along.
+        # confluent-kafka includes the NUL at the end of a C string.
         elif text.removesuffix("\0") != text_of(group, offset):
             found.append(
                 f"made up: {group} did not write {text!r} to {offset} of partition "
@@ -141,11 +141,11 @@ def committers(
 
 
 def inspected(seen: Committed, committed: Committed) -> list[str]:
-    """A look into the directory shows what the broker says after its recovery.
+    """Checks that the directory shows the same as the broker after its recovery.
 
     Args:
-        seen: what `kohort inspect` shows; no key where it shows nothing.
-        committed: what the broker says.
+        seen: the output of `kohort inspect`; no key for a missing offset.
+        committed: according to the broker.
     """
     said = {place: found for place, found in committed.items() if found[0] != -1}
     return [
@@ -157,7 +157,7 @@ def inspected(seen: Committed, committed: Committed) -> list[str]:
 
 
 def members(witness: Witness, log: Log, groups: Iterable[str]) -> list[str]:
-    """Each group got every record, and nothing that is not in the log."""
+    """Checks that each group got every record, and only records in the log."""
     found = []
     for group in groups:
         for partition, records in log.items():

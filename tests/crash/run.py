@@ -1,4 +1,4 @@
-"""One crash test: load, kills, restarts, and what is found wrong."""
+"""One crash test: load, kills, restarts, and violations."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ TOPIC = "load"
 OWNERS = ("ann", "bob")
 PARTITIONS = 6
 SESSION_MS = 120_000
-"""No member may lose its membership while the broker is away."""
+"""No session may end while the broker is down."""
 BRIEF_MS = 20_000
-"""The same, of members that leave. Killed before the next generation is written, the
-broker does not know any more that they left, and waits for them as long as this."""
+"""The session timeout of members that leave. If the broker is killed before the next
+generation is written, it forgets that they left, and waits for them this long."""
 SERVING_S = 3.0
 """The longest time that a broker may serve before it is killed."""
 SOON_S = 0.5
-"""The same, once what the kill is to hit is there."""
+"""The same, once the target of the kill exists."""
 QUICK = 3
 """Kills in quick succession."""
 ROOM = 200_000
-"""The most bytes of a file on a disk that is almost full."""
+"""Maximum bytes of a file on a disk that is almost full."""
 FULL_S = 1.0
-"""The longest time that a broker has a full disk."""
+"""The longest time with a full disk."""
 DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
-    # Small, so that logs roll and are cleaned while they are killed.
+    # Small, so that logs roll and are cleaned during kills.
     "log.segment.bytes": "1048576",
     "offsets.topic.segment.bytes": "1048576",
     "log.cleaner.backoff.ms": "1000",
-    # Often, so that hourly work is killed, too.
+    # Often, so that hourly work is hit by kills, too.
     "log.retention.check.interval.ms": "700",
     "log.flush.offset.checkpoint.interval.ms": "500",
 }
@@ -61,16 +61,16 @@ DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is to be run.
+    """Settings of a run.
 
     Attributes:
-        kills: how many.
-        seed: of the schedule and of all that the harness draws.
+        kills: number of kills.
+        seed: of the schedule and of all random choices.
         nodes: of the cluster.
-        config: keys of `kohort serve`, besides DEFAULTS.
+        config: keys of `kohort serve`, in addition to DEFAULTS.
         folder: for the data directory, journals and logs; stays.
-        tamper: is called with the data directory after each kill: a test of the
-            test puts damage there.
+        tamper: called with the data directory after each kill; the test of this test
+            damages it.
     """
 
     kills: int
@@ -87,8 +87,8 @@ class Report(Totals):
 
     Attributes:
         kills: by moment.
-        resumed: how many times a group that was Stable when the broker was killed was
-            found with the same generation, members and assignments.
+        resumed: how often a group that was Stable at the kill had the same generation,
+            members and assignments afterwards.
         steps: acknowledged ones of topic owners.
         longest_start_s: until the broker accepted connections.
     """
@@ -107,7 +107,7 @@ def start_load(
     *,
     have_owners: bool,
 ) -> Load:
-    """Everybody who works with the broker."""
+    """Starts all clients."""
     common = {
         "topic": TOPIC,
         "partitions": PARTITIONS,
@@ -181,7 +181,7 @@ class Run:
 
     Args:
         settings: of the run.
-        progress: is told a line now and then.
+        progress: called with a line now and then.
     """
 
     def __init__(self, settings: Settings, progress: Callable[[str], None]) -> None:
@@ -198,11 +198,11 @@ class Run:
         self._snapshots: dict[str, Snapshot] = {}
         self._topic_ids: dict[str, bytes] = {}
         self._load: Load
-        # When the first kill was since groups were last looked at.
+        # Time of the first kill since the last check of the groups.
         self._away_since: float | None = None
 
     def play(self) -> Report:
-        """All of it; violations are in the report."""
+        """Plays the whole run; violations are in the report."""
         began = time.monotonic()
         try:
             self._play()
@@ -228,7 +228,7 @@ class Run:
             self._queries,
             self._served.bootstrap,
             settings.seed,
-            # They ask the one node that there is.
+            # They use the only node.
             have_owners=settings.nodes == 1,
         )
         self._witness = self._load.until_ready()
@@ -251,7 +251,7 @@ class Run:
     def _kill_at(self, moment: Moment, *, fresh: bool) -> None:
         """Waits for a moment, kills the broker, and starts the next one.
 
-        The exact time is drawn: only here does the test wait for time to pass.
+        The exact time is random: only here does the test wait for time to pass.
         """
         if moment in {Moment.START_UP, Moment.QUICK}:
             for _ in range(QUICK if moment is Moment.QUICK else 1):
@@ -261,8 +261,8 @@ class Run:
             return
         if fresh:
             self._served.until_ready()
-        # On a full disk commits for a deleted topic stay, as in Kafka: there is no room
-        # to write down that they go.
+        # As in Kafka, commits for a deleted topic stay on a full disk: there is no room
+        # for their tombstones.
         self._spare(is_spared=moment is Moment.FULL_DISK)
         if moment is Moment.SERVING:
             self._served.runs_for(self._draw.uniform(0, SERVING_S))
@@ -289,7 +289,7 @@ class Run:
             self._load.owners.expect("spared")
 
     def _killed(self, moment: Moment) -> None:
-        """Kills the broker, if it is still there."""
+        """Kills the broker, if it still runs."""
         for worker in self._load.workers:
             worker.check()
         if self._away_since is None:
@@ -302,21 +302,21 @@ class Run:
         self._settings.tamper(self._data)
 
     def _unsettle(self) -> None:
-        """Has a member of one group leave and come back, and so a producer.
+        """Makes a member of one group leave and rejoin, and replaces a producer.
 
-        The new producer needs an id that nobody had before, killed brokers included.
+        The new producer needs an unused id, also after kills.
         """
         self._draw.choice(self._load.producers).bounce(0)
         changing = self._load.groups[-1]
         self._snapshots.pop(changing.name, None)
         number = self._draw.randrange(3)
-        if number == 0:  # static: its leaving and its coming back change no state
+        if number == 0:  # static: it leaves and returns without a change of state
             changing.worker.bounce(number)
         else:
             unsettle(changing, number, self._queries)
 
     def _settle(self) -> None:
-        """Waits until all groups are Stable and commit; what was Stable stayed so."""
+        """Waits until all groups are Stable and commit; Stable ones must not change."""
         self._load.groups[-1].worker.until_bounced()
         for group in self._load.groups:
 
@@ -334,7 +334,7 @@ class Run:
     # -- checks
 
     def _check_back(self) -> None:
-        """What can be seen at once of a broker that has just come back."""
+        """Checks a broker that has just come back."""
         acked = self._witness.acked.copy()
         ends = self._witness.ends.copy()
         names = [*self._load.committing, *(each.name for each in self._load.groups)]
@@ -360,7 +360,7 @@ class Run:
         away_s = time.monotonic() - (self._away_since or time.monotonic())
         self._away_since = None
         if away_s > BRIEF_MS / 2 / 1000:
-            # On a slow machine these sessions may end at the clients, which then come
+            # On a slow machine these sessions may end in the clients, which then come
             # back as other members.
             self._snapshots.pop(self._load.groups[-1].name, None)
         for group in self._load.groups:
@@ -377,7 +377,7 @@ class Run:
         return found
 
     def _finish(self) -> None:
-        """Ends the load, kills the broker once more, and looks at all there is."""
+        """Ends the load, kills the broker once more, and checks everything."""
         sent = self._load.stop_producers()
         for worker in self._load.committers:
             worker.stop()

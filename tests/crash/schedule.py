@@ -1,4 +1,4 @@
-"""When a broker is killed: which moments, in which order."""
+"""The moments of kills and their order."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from itertools import cycle, islice
 
 
 class Moment(enum.Enum):
-    """What a broker is doing when it is killed."""
+    """The activity of a broker when it is killed."""
 
-    SERVING = "serving"  # from the moment that it accepts connections, uniformly
+    SERVING = "serving"  # uniformly, from the moment that it accepts connections
     STABLE = "stable"  # every group is Stable, and commits
-    REBALANCE = (
-        "rebalance"  # a group is in mid-rebalance, or a static member comes back
-    )
+    REBALANCE = "rebalance"  # a group is rebalancing, or a static member returns
     START_UP = "start-up"  # it recovers its logs, or loads
-    TOPICS = "topics"  # a topic is being deleted, created, truncated, or grows
+    TOPICS = "topics"  # a topic is being deleted, created, truncated, or grown
     QUICK = "quick succession"  # as at start-up, three times in a row
-    FULL_DISK = "full disk"  # its writes fail from a moment on
+    FULL_DISK = "full disk"  # its writes begin to fail
 
 
 _MIX = [
@@ -47,9 +45,9 @@ _MIX = [
 
 
 def moments(kills: int, draw: random.Random) -> list[Moment]:
-    """As many as there are to be kills, in an order that `draw` decides.
+    """This many moments, in a random order.
 
-    The first one finds a broker that runs, so it is not its start-up.
+    The first one finds a running broker, so it is not its start-up.
     """
     found = list(islice(cycle(_MIX), kills))
     draw.shuffle(found)

@@ -13,7 +13,7 @@ from tests.crash.schedule import Moment, moments
 
 @pytest.mark.long
 def test_nothing_is_lost_by_kills(tmp_path: Path) -> None:
-    """SIGKILL under load, at each moment and at the end: all that was acknowledged."""
+    """SIGKILL under load, at each moment and at the end, loses nothing acknowledged."""
     report = Run(Settings(7, 389, 1, tmp_path), print).play()
     assert report.violations == []
     assert set(report.kills) == set(Moment)
@@ -25,21 +25,21 @@ def test_nothing_is_lost_by_kills(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_nothing_is_lost_by_kills_of_three_nodes(tmp_path: Path) -> None:
-    """The same, of a cluster: its nodes are one process, so they die together."""
+    """A cluster loses nothing either; its nodes are one process and die together."""
     report = Run(Settings(3, 134, 3, tmp_path), print).play()
     assert report.violations == []
     assert report.resumed
 
 
 def tear_records(data: Path) -> None:
-    """Cuts the last bytes off the log of the first partition."""
+    """Cuts off the end of the first partition's log."""
     log = max((data / "load-0").glob("*.log"))
     with log.open("r+b") as file:
         file.truncate(log.stat().st_size * 3 // 4)
 
 
 def tear_commits(data: Path) -> None:
-    """Cuts the last bytes off all logs of groups."""
+    """Cuts off the ends of all groups' logs."""
     for folder in data.glob("__consumer_offsets-*"):
         log = max(folder.glob("*.log"))
         with log.open("r+b") as file:
@@ -53,7 +53,7 @@ def tear_commits(data: Path) -> None:
 def test_what_is_lost_is_found(
     tmp_path: Path, tamper: Callable[[Path], None], finds: str
 ) -> None:
-    """A broker whose directory is damaged behind its back is caught at once."""
+    """Damage behind the broker's back is detected at once."""
     report = Run(Settings(1, 345, 1, tmp_path, tamper=tamper), print).play()
     assert any(each.startswith(finds) for each in report.violations), report
 

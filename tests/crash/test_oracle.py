@@ -1,4 +1,4 @@
-"""The oracle finds what it is there to find, and nothing where nothing is."""
+"""The oracle detects each violation, and none in a correct run."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def log(*numbers: int) -> dict[int, Records]:
 
 
 class Clients:
-    """Clients whose journals say what they are told here."""
+    """Clients with journals that the test writes."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "journal"
         self._journal = Journal(self._path)
 
     def acknowledge(self, **records: int) -> None:
-        """Producer p has records n0, n1, ... acknowledged at these offsets."""
+        """Acknowledges records n0, n1, ... of producer p at these offsets."""
         for name, offset in records.items():
             self._journal.write("acked", "p", 0, name.removeprefix("n"), offset)
 
@@ -46,7 +46,7 @@ class Clients:
         self.write("consumed", group, 0, first, last, count, checksum(records))
 
     def witness(self) -> Witness:
-        """Who has read all of it."""
+        """A witness that has read everything."""
         witness = Witness([self._path])
         witness.read()
         return witness
@@ -59,7 +59,7 @@ def clients(tmp_path: Path) -> Clients:
 
 
 def found(clients: Clients, there: dict[int, Records], sent: int = 3) -> list[str]:
-    """The kinds of what is found of producers."""
+    """The kinds of violations by producers."""
     return [
         each.partition(":")[0]
         for each in oracle.producers(clients.witness(), there, {"p": [sent]})
@@ -67,14 +67,14 @@ def found(clients: Clients, there: dict[int, Records], sent: int = 3) -> list[st
 
 
 def test_nothing_is_wrong(clients: Clients) -> None:
-    """What is acknowledged is there; what is not may be there, or not."""
+    """Acknowledged records exist; others may exist, or not."""
     clients.acknowledge(n0=0, n1=1)
     assert found(clients, log(0, 1)) == []
     assert found(clients, log(0, 1, 2)) == []
 
 
 def test_lost_records(clients: Clients) -> None:
-    """One that is gone from the end, and one in whose place another is."""
+    """A record is missing at the end, or another one has its place."""
     clients.acknowledge(n0=0, n1=1)
     assert found(clients, log(0)) == ["lost"]
     assert found(clients, log(0, 2)) == ["lost"]
@@ -83,34 +83,34 @@ def test_lost_records(clients: Clients) -> None:
 
 
 def test_records_that_are_lost_without_an_offset(clients: Clients) -> None:
-    """An acknowledgement of a repeated batch may name no offset; it is one."""
+    """The acknowledgement of a repeated batch may have no offset; it counts."""
     clients.acknowledge(n0=0, n1=-1)
     assert found(clients, log(0, 1)) == []
     assert found(clients, log(0, 2)) == ["lost"]
 
 
 def test_duplicates(clients: Clients) -> None:
-    """A record that is there twice, also if it was never acknowledged."""
+    """A duplicated record is a violation, even if it was never acknowledged."""
     clients.acknowledge(n0=0)
     assert found(clients, log(0, 0)) == ["duplicate"]
     assert found(clients, log(0, 1, 2, 1)) == ["duplicate"]
 
 
 def test_order(clients: Clients) -> None:
-    """A record before one that was sent earlier; a gap is none."""
+    """A record before an earlier one is a violation; a gap is none."""
     assert found(clients, log(0, 2)) == []
     assert found(clients, log(0, 2, 1)) == ["order"]
 
 
 def test_records_that_nobody_sent(clients: Clients) -> None:
-    """Numbers that were not reached, and producers that are none."""
+    """Numbers that were not reached, and unknown producers, are violations."""
     assert found(clients, log(0, 1), sent=1) == ["made up"]
     there = {0: [(0, key_of("q", 0), value_of(0))]}
     assert found(clients, there) == ["made up"]
 
 
 def test_contradictions_and_surrender(clients: Clients) -> None:
-    """One offset for two records; a producer that sends a record no more."""
+    """One offset for two records, and a record given up, are violations."""
     clients.acknowledge(n0=0, n1=0)
     clients.write("gave-up", "p", 0, 2, "45")
     wrong = oracle.producers(clients.witness(), log(0), {"p": [3]})
@@ -121,13 +121,13 @@ def test_contradictions_and_surrender(clients: Clients) -> None:
 
 
 def test_ends() -> None:
-    """A partition that ends before what was acknowledged."""
+    """A partition that ends before an acknowledged record is a violation."""
     assert oracle.ends({0: 5, 1: 2}, [5, 3]) == []
     assert len(oracle.ends({0: 5, 1: 2}, [4, 2])) == 1
 
 
 def test_commits(clients: Clients) -> None:
-    """An acknowledged commit that is gone, or further back; one that is made up."""
+    """A lost or older commit, and an invented one, are violations."""
     for offset in (3, 7):
         clients.write("sent", "g", 0, offset)
         clients.write("acked", "g", 0, offset)
@@ -151,7 +151,7 @@ def test_commits(clients: Clients) -> None:
 
 
 def test_inspected() -> None:
-    """What is in the directory and not in the broker, or the other way round."""
+    """Directory and broker must agree, both ways."""
     there = {("g", 0): (3, "x"), ("g", 1): (4, "")}
     assert oracle.inspected(there, {**there, ("g", 2): (-1, "")}) == []
     assert len(oracle.inspected(there, {("g", 0): (3, "")})) == 2
@@ -159,7 +159,7 @@ def test_inspected() -> None:
 
 
 def test_consumed(clients: Clients) -> None:
-    """Records that a group never got, and some that it got and that are not there."""
+    """A group must get all records, and only existing ones."""
     there = log(0, 1, 2, 3)
     clients.consume("whole", there[0][:3])
     clients.consume("whole", there[0][1:])
@@ -183,7 +183,7 @@ def test_consumed(clients: Clients) -> None:
 
 
 def test_a_line_that_is_half_written_waits(clients: Clients, tmp_path: Path) -> None:
-    """A journal is read while it is written."""
+    """A journal is read while it is written, so half a line waits."""
     clients.acknowledge(n0=0)
     witness = Witness([tmp_path / "journal", tmp_path / "no journal yet"])
     with (tmp_path / "journal").open("a") as journal:

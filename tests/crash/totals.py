@@ -1,4 +1,4 @@
-"""Results that runs under a load have in common, and the violations that end them."""
+"""Common results of runs under a load, and the violations that end them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Totals:
         records: acknowledged ones.
         commits: acknowledged ones, each of one partition.
         consumed: records that members got.
-        seconds: all of it.
+        seconds: duration of the run.
     """
 
     violations: list[str] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Totals:
     seconds: float = 0.0
 
     def count(self, witness: Witness) -> None:
-        """Takes over what clients were told."""
+        """Adds the clients' results."""
         self.records = len(witness.produced) + len(witness.unplaced)
         self.commits = sum(witness.commits.values())
         self.consumed = sum(
@@ -54,7 +54,7 @@ class Totals:
 def until_commits(
     names: list[str], load: Load, witness: Witness, queries: ClusterQueries
 ) -> None:
-    """Waits until each of these groups has committed something."""
+    """Waits until each of these groups has a commit."""
     witness.read()
     before = witness.commits.copy()
 
@@ -68,7 +68,7 @@ def until_commits(
 
 
 def stop_cleanly(served: BrokerProcess) -> None:
-    """SIGTERM: the exit code is 0, and nothing went wrong until then."""
+    """Sends SIGTERM; checks that the exit code is 0 and no defect was logged."""
     code = served.stop()
     found = [f"the broker exited {code} on SIGTERM"] if code else []
     hold([*found, *served.faults()])

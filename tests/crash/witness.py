@@ -1,4 +1,4 @@
-"""All that clients were told, as far as their journals go."""
+"""The responses to all clients, according to their journals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.crash.journal import Tail
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Records that a member got at once, of one partition."""
+    """Records of one partition that a member got in one poll."""
 
     first: int
     last: int
@@ -21,21 +21,21 @@ class Poll:
 
 
 class Witness:
-    """Reads on in all journals of a run.
+    """Reads all journals of a run while they grow.
 
     Args:
         journals: their paths.
 
     Attributes:
         produced: (producer, number) by (partition, offset): acknowledged records.
-        unplaced: (producer, partition, number) that were acknowledged without offset.
+        unplaced: (producer, partition, number) acknowledged without an offset.
         gave_up: lines of producers about records that they send no more.
         ends: by partition, one more than the last acknowledged offset.
-        sent: by (group, partition), all offsets that a committer ever asked for.
+        sent: by (group, partition), all offsets that a committer ever sent.
         acked: by (group, partition), the furthest acknowledged commit.
-        commits: by group, how many offsets were acknowledged.
-        consumed: by (group, partition), what members got.
-        contradictions: answers that cannot both be true.
+        commits: by group, the number of acknowledged offsets.
+        consumed: by (group, partition), the polls of members.
+        contradictions: responses that cannot both be true.
     """
 
     def __init__(self, journals: Iterable[Path]) -> None:
@@ -51,7 +51,7 @@ class Witness:
         self.contradictions: list[str] = []
 
     def read(self) -> None:
-        """Takes in what was written since the last call."""
+        """Reads the lines since the last call."""
         for tail in self._tails:
             for words in tail.lines():
                 self._take(words)

@@ -166,14 +166,15 @@ class Stream:
 
         Args:
             cause: as in the schema.
-            culprits: whose doing it is.
-            joins: who joins, and how long after the one before, in seconds; None for
-                all that have not, at once.
-            owned: what each has afterwards, of the topic "t"; None for no change.
-            reason: what the culprits say.
-            window_s: of a group that was Empty, how long it waits.
-            sync_s: how long the leader takes.
-            ended: what ends the join phase; None for what usually does.
+            culprits: the members that caused it.
+            joins: members that join, each with the seconds after the one before; None
+                for all that have not joined, at once.
+            owned: the partitions of topic "t" of each member afterwards; None for no
+                change.
+            reason: the reason that the culprits send.
+            window_s: the initial delay of an Empty group.
+            sync_s: the time that the leader takes.
+            ended: the end of the join phase; None for the usual one.
         """
         began, before = self.now, [*self.members]
         self.starts(cause, *culprits, reason=reason)

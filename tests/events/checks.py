@@ -1,4 +1,4 @@
-"""What every event has to be, by the schema's own tables."""
+"""Checks of every event against the schema's own tables."""
 
 from __future__ import annotations
 

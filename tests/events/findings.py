@@ -8,7 +8,7 @@ from kohort.control.why import Finding, history
 
 
 def findings(stream: Stream) -> dict[str, Finding]:
-    """What is found in a stream, by code."""
+    """The findings of a stream, by code."""
     return {each.code: each for each in history(stream.events, "g").findings}
 
 

@@ -1,4 +1,4 @@
-"""Folds a stream of events: what a reader that sees nothing else knows of groups."""
+"""Folds a stream of events into the groups that a reader of the stream knows."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Known:
         self.members = [*members]
 
     def remove(self, member_id: str) -> None:
-        """A member is gone; what it owned is told next."""
+        """Removes a member; the next event tells its partitions."""
         self.members.remove(member_id)
         if self.leader == member_id:
             self.leader = None
 
 
 class Fold:
-    """All groups, as events tell them. What contradicts what came before fails."""
+    """All groups, from their events. An event that contradicts an earlier one fails."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Known] = {}
@@ -149,8 +149,8 @@ class Fold:
 
     def _group_loaded(self, known: Known, event: Event) -> None:
         offsets = known.offsets
-        known.__init__()  # type: ignore[misc]  # it is told anew
-        known.offsets = offsets  # the log has them as they were told
+        known.__init__()  # type: ignore[misc]  # the next event has it
+        known.offsets = offsets  # the log has the same members
         known.generation = event["generation"]
         known.state = event["state"]
         known.members = [*event["members"]]

@@ -12,7 +12,7 @@ from kohort.broker.coordinator.events import TopicsDeleted
 
 Facts = dict[str, Any]
 Play = Callable[[Context], Facts]
-"""Plays a scene, and says what the last event of its kind and cause has to say."""
+"""Plays a scene; returns the fields that the last event of its kind must have."""
 
 S = 1_000_000_000
 PLAYS: dict[tuple[str, str | None], Play] = {}
@@ -164,7 +164,15 @@ def _(c: Context) -> Facts:
     return {"member_id": b.member_id, "instance_id": "i-B", "client_id": "B"}
 
 
-@play("member_expired")
+@play("member_expired", "commanded")
+def _(c: Context) -> Facts:
+    _, b = c.stable_group("A", "B", session_ms=10_000)
+    c.mute(b.member_id)
+    c.sleep(10_000)
+    return {"member_id": b.member_id, "silent_ns": 10 * S}
+
+
+@play("member_expired", "silent")
 def _(c: Context) -> Facts:
     (a,) = c.stable_group("A", session_ms=6_000)
     c.sleep(2_000)
@@ -212,6 +220,19 @@ def _(c: Context) -> Facts:
     return {"member_id": b.member_id, "silent_ns": 0}
 
 
+@play("member_kicked", "commanded")
+def _(c: Context) -> Facts:
+    _, b = c.stable_group("A", "B")
+    c.sleep(2_000)
+    c.kick(b.member_id, "for a test")
+    return {
+        "member_id": b.member_id,
+        "was_pending": False,
+        "silent_ns": 2 * S,
+        "reason": None,
+    }
+
+
 @play("member_replaced")
 def _(c: Context) -> Facts:
     (a,) = c.stable_group("A", static=True)
@@ -227,6 +248,74 @@ def _(c: Context) -> Facts:
         "reason": "restarted",
         "session_timeout_ms": 9_000,
     }
+
+
+# -- commands
+
+
+@play("commanded", "kick")
+def _(c: Context) -> Facts:
+    _, b = c.stable_group("A", "B")
+    c.kick(b.member_id, "for a test")
+    return {
+        "member_id": b.member_id,
+        "client_id": "B",
+        "reason": "for a test",
+        "generation": 2,
+        "held_in": None,
+        "max_size": None,
+    }
+
+
+@play("commanded", "expire")
+def _(c: Context) -> Facts:
+    _, b = c.stable_group("A", "B")
+    c.expire(b.member_id)
+    return {"member_id": b.member_id, "reason": None}
+
+
+@play("commanded", "mute")
+def _(c: Context) -> Facts:
+    _, b = c.stable_group("A", "B")
+    c.mute(b.member_id)
+    return {"member_id": b.member_id}
+
+
+@play("commanded", "unmute")
+def _(c: Context) -> Facts:
+    _, b = c.stable_group("A", "B")
+    c.mute(b.member_id)
+    c.unmute(b.member_id)
+    return {"member_id": b.member_id}
+
+
+@play("commanded", "rebalance")
+def _(c: Context) -> Facts:
+    c.stable_group("A", "B")
+    c.trigger("to see what happens")
+    return {"member_id": None, "reason": "to see what happens", "generation": 2}
+
+
+@play("commanded", "hold")
+def _(c: Context) -> Facts:
+    """The group need not exist."""
+    c.hold("CompletingRebalance")
+    return {"held_in": "CompletingRebalance", "group": "g", "generation": None}
+
+
+@play("commanded", "release")
+def _(c: Context) -> Facts:
+    c.stable_group("A")
+    c.hold()
+    c.release()
+    return {"held_in": "PreparingRebalance", "generation": 1}
+
+
+@play("commanded", "limit")
+def _(c: Context) -> Facts:
+    c.stable_group("A", "B")
+    c.limit(1)
+    return {"max_size": 1, "member_id": None}
 
 
 # -- leaders
@@ -362,6 +451,30 @@ def _(c: Context) -> Facts:
     }
 
 
+@play("rebalance_started", "member_kicked")
+def _(c: Context) -> Facts:
+    a, b = c.stable_group("A", "B")
+    c.kick(b.member_id, "for a test")
+    return {
+        "member_id": b.member_id,
+        "reason": "for a test",
+        "culprits": [b.member_id],
+        "members": [a.member_id],
+    }
+
+
+@play("rebalance_started", "requested")
+def _(c: Context) -> Facts:
+    a, b = c.stable_group("A", "B")
+    c.trigger("to see what happens")
+    return {
+        "member_id": None,
+        "culprits": [],
+        "reason": "to see what happens",
+        "members": [a.member_id, b.member_id],
+    }
+
+
 @play("window_opened", "first")
 def _(c: Context) -> Facts:
     c.configure(initial_rebalance_delay_ms=3_000)
@@ -380,7 +493,7 @@ def _(c: Context) -> Facts:
 
 @play("join_completed", "all_joined")
 def _(c: Context) -> Facts:
-    """The wait of the last one is the duration; who waited itself is no wait."""
+    """The wait for the last member is the duration; a waiting member is no wait."""
     a, b = c.stable_group("A", "B")
     c.sleep(7_000)
     new = c.member("C")
@@ -404,7 +517,7 @@ def _(c: Context) -> Facts:
 
 @play("join_completed", "rebalance_timeout")
 def _(c: Context) -> Facts:
-    """Who never came was waited for to the end; who left meanwhile, until then."""
+    """A member that never joins counts to the end; one that leaves, until then."""
     a, b, other = c.stable_group("A", "B", "C", rebalance_ms=5_000)
     a.join()
     c.sleep(2_000)
@@ -463,7 +576,7 @@ def _(c: Context) -> Facts:
 
 @play("partitions_changed", "assigned")
 def _(c: Context) -> Facts:
-    """What it had before counts, even if other rebalances came to nothing."""
+    """Earlier ownership counts, even if rebalances in between did not complete."""
     a, b = owning(c, "A", "B")
     a.join()
     b.join()
@@ -524,7 +637,7 @@ def _(c: Context) -> Facts:
 
 @play("commit_refused")
 def _(c: Context) -> Facts:
-    """Of a commit only what is too large may be refused: then there are two events."""
+    """A commit with one oversized offset is refused in part, with two events."""
     c.configure(offset_metadata_max_bytes=3)
     c.commit([("t", 0, 1, -1, "long"), ("t", 1, 2, -1, "")])
     stored = c.event("offsets_committed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import takewhile
 
 import pytest
@@ -51,6 +52,21 @@ def silent_for(context: Context, seconds: int, *others: Member) -> None:
         context.sleep(1_000)
         for member in others:
             member.heartbeat()
+
+
+@pytest.mark.parametrize("command", [Context.kick, Context.expire])
+def test_a_member_removed_by_a_command_has_read_until_then(
+    context: Context, command: Callable[[Context, str], object]
+) -> None:
+    """The 3 s for which the broker has not heard of it do not count: it was alive."""
+    ana, ben = pair(context, COOPERATIVE)
+    silent_for(context, 3, ana)
+    command(context, ben.member_id)
+    context.sleep(700)
+    ana.join()
+    divide((ana, range(4)))
+    assert gaps(accounts(context)[-1]) == [("commanded", 2, 0.7)]
+    check_accounts(context)
 
 
 @pytest.mark.parametrize("protocol", [EAGER, COOPERATIVE])
@@ -300,9 +316,9 @@ def test_memory_of_members_that_are_gone_has_a_bound(
 
 
 class Timeline:
-    """Who reads which partition, moment by moment: the definition, without rows.
+    """The reader of each partition at each moment: the definition, without rows.
 
-    A plain reading of docs/why.md, event by event and partition by partition.
+    A plain reading of docs/reference/why.md, event by event and partition by partition.
     """
 
     def __init__(self, events: list[Event]) -> None:
@@ -328,7 +344,10 @@ class Timeline:
             if {*event["protocols"]} - {COOPERATIVE}:
                 self._stop(member_id, now, None)
         elif kind in {"member_left", "member_expired", "member_kicked"}:
-            self._stop(member_id, now - (event.get("silent_ns") or 0), None)
+            # A member removed or expired by a command has read until then.
+            is_commanded = event["cause"] == "commanded"
+            silent_ns = 0 if is_commanded else event.get("silent_ns") or 0
+            self._stop(member_id, now - silent_ns, None)
         elif kind == "member_replaced":
             silent_ns = event["silent_ns"] or 0
             self._stop(event["replaced_member_id"], now - silent_ns, None)
@@ -347,7 +366,7 @@ class Timeline:
 
 
 def unread(settled: list[Account]) -> Counter[Partition]:
-    """How long each partition had no reader, by its rows."""
+    """The time that each partition had no reader, by its rows."""
     found: Counter[Partition] = Counter()
     for account in settled:
         assert account.duration_ns == sum(p.duration_ns for p in account.pieces)
@@ -365,16 +384,20 @@ def check_durations(settled: list[Account], events: list[Event]) -> None:
             told = completed[each.generation]
             assert each.join_ns == told["duration_ns"]
             assert {*each.members} == {*told["members"]}
-            # A wait that the coordinator tells of ends where a piece of it does.
+            # A wait that the coordinator tells of ends where a piece of it does, or in
+            # a hold, which is one piece.
             ends = {w.until_ns - each.started_ns for w in each.pieces} | {0}
-            assert {row["waited_ns"] for row in told["waits"]} <= ends
+            holds = [piece for piece in each.pieces if piece.what == "held"]
+            for waited_ns in {row["waited_ns"] for row in told["waits"]} - ends:
+                at_ns = each.started_ns + waited_ns
+                assert any(hold.since_ns < at_ns < hold.until_ns for hold in holds)
     took = [e["duration_ns"] for e in events if e["kind"] == "assignment_made"]
     whole = [each for each in settled if each.outcome is Outcome.COMPLETED]
     assert [each.sync_ns for each in whole] == took[: len(whole)]
 
 
 def check_accounts(context: Context) -> None:
-    """The accounts are what the schema has, and what a plain reading is."""
+    """Accounts match the schema and the plain reading of the events."""
     events = recorded(context)
     for event in accounted(events):
         if event["kind"] == "rebalance_account":

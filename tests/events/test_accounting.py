@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from kohort.broker.coordinator.effects import Notice
 from kohort.broker.events import accounting
 from kohort.broker.events.account.values import ROWS
 from kohort.broker.events.accounting import Accounting
-from kohort.broker.events.bus import Events, Seen
+from kohort.broker.events.bus import Events
+from kohort.broker.events.seen import Seen
 from kohort.broker.events.views.jsonl import EventsFile
 from kohort.broker.server import Broker
 from kohort.control.why import history
@@ -31,7 +33,7 @@ class Told(Context):
     """A coordinator whose notices are published to a stream.
 
     Attributes:
-        stream: where to.
+        stream: receives the events.
     """
 
     def __init__(self) -> None:
@@ -41,7 +43,7 @@ class Told(Context):
         self._published = 0
 
     def publish(self) -> None:
-        """Hands on what it has told since the last time."""
+        """Publishes the events since the last call."""
         for notice, now in self.noticed(self._published):
             self.stream.of(1).publish(notice, now)
         self._published = len(self.notices)
@@ -55,7 +57,7 @@ class Told(Context):
         self.publish()
 
 
-def causes(events: list[dict[str, Any]]) -> list[str]:
+def causes(events: Iterable[Mapping[str, Any]]) -> list[str]:
     """Those of the accounts among events."""
     found = [event for event in events if event["kind"] == accounting.KIND]
     for event in found:

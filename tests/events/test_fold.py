@@ -1,9 +1,9 @@
-"""The stream alone says what is: folded, it is what the coordinator has, always.
+"""The folded stream of events equals the coordinator's state, always.
 
-Clients, an admin, the network and the coordinator's own process do anything, as in
-tests/coordinator/test_machine.py. After every single turn of the coordinator what
-events tell is compared with what it has; and in the end the accounts of rebalances with
-a plain reading of the events, and with the metrics.
+Clients, an admin, the network and the coordinator's process do anything, as in
+tests/coordinator/test_machine.py. The folded events are compared with the coordinator
+after each of its turns. At the end, the accounts of rebalances are compared with a
+plain reading of the events and with the metrics.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tests.events.test_metrics_agree import compare
 from kohort.broker.coordinator.group import Group
 from kohort.broker.events.render import assigned
 
-FACTOR = 10
-"""More sequences than other tests have examples: 750 in the profile "ci"."""
+FACTOR = 5
+"""More sequences than other tests have examples: 375 in the profile "ci"."""
 
 
 class Watched(Context):
-    """A coordinator whose events are folded, and compared with what it has."""
+    """A coordinator whose folded events are compared with its state."""
 
     def __init__(self, **options: int) -> None:
         self.fold = Fold()
@@ -55,7 +55,7 @@ class Watched(Context):
             assert known.owned == self._ownership(group, is_new=is_new)
 
     def _ownership(self, group: Group, *, is_new: bool) -> dict[str, Parts]:
-        """What members were told last: their assignments are, unless they rebalance."""
+        """Members own their last assignments, unless they rebalance."""
         members = {m.group_instance_id or i: m for i, m in group.members.items()}
         if is_new:
             owned = {

@@ -14,7 +14,7 @@ from tests.manual_clock import ManualClock
 from kohort.broker import telemetry
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import JoinResult
-from kohort.broker.coordinator.events import Client, CommitOffsets, Join
+from kohort.broker.coordinator.events import Client, CommitOffsets, Join, Offsets
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.bus import Events
@@ -59,7 +59,7 @@ class Scene:
         """Two offsets of each of these groups, by a simple consumer."""
         for group in groups:
             pending: Pending[Any] = Pending("commit")
-            offsets = [("t", p, 1, -1, "", None) for p in (0, 1)]
+            offsets = Offsets.of(("t", p, 1, -1, "", None) for p in (0, 1))
             simple = (-1, "", None, Client("c", "/h"))
             commit = CommitOffsets(pending, group, *simple, False, offsets)
             self.driver.submit(commit)
@@ -88,7 +88,7 @@ def test_a_commit_that_is_not_written_has_no_event() -> None:
 
 
 def test_lines_of_a_rebalance(log: Callable[[str], list[Any]]) -> None:
-    """What operators want to read at info, all of it at debug; lists are counted."""
+    """The main lines are at info, all lines at debug; lists are counted."""
     log("info")
     Scene().join("starting")
     started, completed = log("debug")
@@ -111,12 +111,12 @@ def test_lines_of_a_rebalance(log: Callable[[str], list[Any]]) -> None:
 def test_offsets_that_expire_are_one_line_in_kafkas_words(
     log: Callable[[str], list[Any]],
 ) -> None:
-    """Of all groups at once; each group has its event."""
+    """One line covers all groups; each group has its event."""
     scene = Scene(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=5_000)
     scene.driver.start(Loading())
     scene.commit("g", "h")
     log("info")
-    scene.clock.advance(6)
+    scene.clock.skip(6)
     (line,) = [each for each in log("warning") if "Removed" in each["event"]]
     assert line["event"] == "Removed 4 expired offsets in 0 milliseconds."
     kinds = [event["kind"] for event in scene.events.recent()]

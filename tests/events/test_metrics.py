@@ -1,4 +1,4 @@
-"""Metrics: what is counted is what happened, in Prometheus' words, and bounded."""
+"""Metrics count events correctly, in Prometheus' format, and are bounded."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import APIS
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 FAST = {"group.initial.rebalance.delay.ms": 0}
 Labels = frozenset[tuple[str, str]]
 
 
 class Scraping:
-    """Somebody who scrapes a broker.
+    """A broker and a client that scrapes it.
 
     Attributes:
         broker: the broker.
@@ -96,7 +96,7 @@ class Scraping:
 
 @contextlib.asynccontextmanager
 async def scraping(nodes: int = 1, **config: object) -> AsyncIterator[Scraping]:
-    """A broker, and somebody who scrapes it; keys with ``_`` in place of dots."""
+    """A broker and a scraper; keys have ``_`` in place of dots."""
     settings = {name.replace("_", "."): value for name, value in config.items()}
     async with (
         Broker(FAST | settings, nodes=nodes) as broker,
@@ -156,8 +156,24 @@ async def test_rebalances_by_cause_and_how_long_they_take() -> None:
         assert total == pytest.approx(took, abs=1e-6)
 
 
+async def test_accounts_are_made_for_those_who_ask() -> None:
+    """The first scrape makes the accounts of all rebalances since the port is open."""
+    async with scraping() as s:
+        for group in "g", "h":
+            await stable(s.wire, group)
+        events = s.broker.events
+        kinds = {event["kind"] for event in events.recent()}
+        assert "assignment_made" in kinds
+        assert "rebalance_account" not in kinds
+        count = "kohort_group_rebalance_duration_seconds_count"
+        for group in "g", "h":
+            assert await s.value(count, group=group) == 1
+        accounts = [e for e in events.recent() if e["kind"] == "rebalance_account"]
+        assert len(accounts) == 2
+
+
 async def test_commits_refusals_and_lag() -> None:
-    """Commits and their offsets; what was refused, by error; records to consume."""
+    """Commits and their offsets, refusals by error, and the lag in records."""
     async with scraping(group_max_size=1) as s:
         s.broker.cluster.create_topic("t", 1)
         await s.wire.call("Produce", 9, produce((0, batch(b"1", b"2", b"3"))))
@@ -233,13 +249,13 @@ async def test_requests_that_hold_up_the_others(
 async def test_waiting_is_part_of_latency() -> None:
     """A join that waits for the initial delay is in the bucket of that delay."""
     async with scraping(group_initial_rebalance_delay_ms=300) as s:
-        # The first of a process takes as long as it takes to load what it needs.
+        # The first scrape of a process also loads modules.
         assert (await join(s.wire, "")).error_code == ErrorCode.INVALID_GROUP_ID
         name = "kohort_api_latency_seconds_bucket"
         before = await s.value(name, api="JoinGroup", le="0.25")
         assert before is not None
         await join(s.wire)
-        # The first of the two was told to come again with an id.
+        # The first of the two got a member id to join with.
         assert await s.value(name, api="JoinGroup", le="0.25") == before + 1
         assert await s.value(name, api="JoinGroup", le="+Inf") == 3
 
@@ -258,7 +274,7 @@ async def test_nothing_is_counted_where_nobody_can_ask() -> None:
 
 
 async def test_the_process_and_its_nodes() -> None:
-    """Memory, CPU, the loop's lag, connections; and what runs."""
+    """Memory, CPU, the loop's lag, connections, and the running nodes."""
     async with scraping(nodes=2) as s:
         await s.broker.stop_node(2)
         samples = await s.samples()
@@ -299,7 +315,7 @@ async def test_both_formats_and_their_rules() -> None:
 
 
 async def test_the_documented_metrics_are_those_that_there_are() -> None:
-    """Each is a row of the table in docs/metrics.md, with its type and labels."""
+    """Each has a row in docs/reference/metrics.md, with its type and labels."""
     rows = re.findall(
         r"^\| `(kohort_\w+)` \| (\w+) \|([^|]*)\|", DOCUMENT.read_text(), re.MULTILINE
     )
@@ -357,7 +373,7 @@ async def test_odd_names_are_labels_all_the_same() -> None:
 
 
 async def test_groups_beyond_the_limit_are_added_up() -> None:
-    """So many have series of their own, and the sums are those of all."""
+    """Groups up to the limit have their own series; the sums cover all groups."""
     async with scraping() as s:
         s.broker.cluster.create_topic("t", 1)
         beyond = 5
@@ -383,7 +399,7 @@ async def test_groups_beyond_the_limit_are_added_up() -> None:
 
 
 async def test_topics_beyond_the_limit_are_added_up() -> None:
-    """The largest lags have series of their own."""
+    """The topics with the largest lags have their own series."""
     async with scraping() as s:
         for number in range(MOST_TOPICS + 3):
             s.broker.cluster.create_topic(f"t{number}", 1)
@@ -442,7 +458,7 @@ def test_histograms_put_bounds_into_the_lower_bucket() -> None:
 
 
 def test_a_request_from_before_has_no_latency() -> None:
-    """It was decoded when nobody counted: its errors count, its time does not."""
+    """A request decoded before counting began has its errors counted, not its time."""
     counters = ApiCounters()
     api = APIS[0]
     counters.answered(api, api.newest, 0.0, None)

@@ -22,7 +22,7 @@ ALMOST = 1e-5
 
 
 def counted(context: Context) -> GroupFold:
-    """What metrics make of everything that a coordinator has told."""
+    """The metrics of all events of a coordinator."""
     found = GroupFold()
     stream = Events()
     stream.begin("r")
@@ -134,7 +134,7 @@ def test_a_static_member_that_is_replaced_stands_still_twice() -> None:
     pair.context.sleep(2_000)
     pair.ben.join()
     again.sync(share([again.member_id]))
-    # ben joined and was told of it at one moment.
+    # ben's join and its answer have the same time.
     assert compare(pair.context) == pytest.approx(1 + 1 + 2)
 
 

@@ -1,4 +1,4 @@
-"""What metrics count of events: by whom, how long, and whose place it is."""
+"""Counters from events: causes, durations, and the places of groups."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ class Telling:
         self._publish(Notice(kind, group, 1, Who(member), fields))
 
     def committed(self, group: str, count: int) -> None:
-        """So many offsets are committed."""
-        fields = {"offsets": ("t", 0, 1, -1, "", None) * count}
+        """Commits this number of offsets."""
+        fields = {
+            "offsets": ("t",) * count + (0,) * count + (1,) * count + (None,) * count
+        }
         self._publish(
             Notice("offsets_committed", group, 1, Who("m"), fields, 1 + count)
         )
@@ -71,7 +73,7 @@ class Telling:
 
 
 def test_pauses_and_partitions_without_a_reader() -> None:
-    """Of members that had partitions, and by cause; each rebalance adds to them."""
+    """Members with partitions pause, by cause; each rebalance adds to the sums."""
     t = Telling()
     t.settled(pauses=[("ana", 3, 2.0), ("new", 0, 2.0), ("from before", None, 1.0)])
     t.settled(unread=[("expired", 4, 10.5), ("paused", 2, 1.0)])

@@ -1,4 +1,4 @@
-"""Who scrapes, and how: in which format, many at once, and away before it is over."""
+"""Scrapes: formats, many at once, and clients that disconnect early."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ SOME = encode(Assignment([TopicPartitions("t", [0])]), 0)
     ],
 )
 def test_the_format_is_the_one_that_is_wanted_most(accept: str, expected: str) -> None:
-    """OpenMetrics only for who names it."""
+    """OpenMetrics only for clients that name it."""
     assert chosen_format(accept) == expected
 
 
@@ -86,7 +86,7 @@ async def test_head_has_the_length_and_no_body() -> None:
 
 
 async def test_who_asks_at_once_shares() -> None:
-    """One is made at a time, and who comes meanwhile shares the next one."""
+    """One scrape is computed at a time; requests meanwhile share the next one."""
     begun: asyncio.Queue[asyncio.Event] = asyncio.Queue()
     count = 0
 
@@ -115,7 +115,7 @@ async def test_who_asks_at_once_shares() -> None:
 
 
 async def test_a_hundred_scrapes_at_once_leave_room_for_others() -> None:
-    """All are answered, and each has what happened before it."""
+    """All are answered, and each includes the events before it."""
     async with scraping() as s, asyncio.timeout(PATIENCE_S):
         member_id = await stable(s.wire)
         await heartbeat(s.wire, member_id)
@@ -138,7 +138,7 @@ async def test_who_is_gone_before_the_answer_harms_nobody() -> None:
 
 
 async def test_a_scrape_while_the_port_is_closed() -> None:
-    """What is under way is answered, or its connection closed; nothing hangs."""
+    """A running scrape is answered or its connection closed; nothing hangs."""
     async with cluster(1) as broker, asyncio.timeout(PATIENCE_S):
         control = Control(broker)
         await control.start()
@@ -168,7 +168,7 @@ SUMS = (
 
 
 async def one_generation(broker: Broker, generation: int) -> None:
-    """Somebody commits to the group g, joins it, divides, and leaves."""
+    """A client commits to the group g, joins, assigns, and leaves."""
     async with connected(broker, broker.coordinator_of("g")) as client:
         await client.call("OffsetCommit", 8, offsets(generation, group="g"))
         member_id = (await join(client)).member_id
@@ -204,7 +204,7 @@ async def test_what_is_counted_outlives_coordinators() -> None:
         node_id = broker.coordinator_of("g")
         broker.move_coordinator("g", elsewhere(broker, node_id))
         before = await told()
-        # Leaving it made a generation, too: that of nobody.
+        # The leave made a generation without members.
         await one_generation(broker, 3)
         node_id = broker.coordinator_of("g")
         await broker.stop_node(node_id)

@@ -1,4 +1,4 @@
-"""``kohort top``: rates from snapshots, and what is shown where."""
+"""``kohort top``: rates from snapshots, and the layout of the screen."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def shown(
 
 
 async def test_rates_are_between_two_snapshots() -> None:
-    """Counts of two seconds, halved; what has just happened comes first."""
+    """Counts of two seconds, halved; the latest rebalance comes first."""
     found = frame(*(await snapshots()))
     assert found.cpu == pytest.approx(0.25)
     groups = {row.name: row for row in found.groups}
@@ -169,7 +169,7 @@ async def test_what_is_shown() -> None:
 
 
 async def test_who_comes_first() -> None:
-    """Who rebalances, who just has, who is behind, who has members; the others last."""
+    """Rebalancing groups first, then recent ones, lag, members, and the rest."""
     _, before = await snapshots()
     (row,) = [row for row in before["groups"] if row["group"] == "a"]
 
@@ -193,7 +193,7 @@ async def test_who_comes_first() -> None:
 
 
 async def test_a_terminal_is_not_overfull() -> None:
-    """Groups that have no room are counted; on what is no terminal all have room."""
+    """Groups without room are counted; without a terminal all have room."""
     _, now = await snapshots()
     (row, *_) = now["groups"]
     now["groups"] = [{**row, "group": f"g{n:03}"} for n in range(90)]
@@ -225,7 +225,7 @@ async def test_a_narrow_terminal_has_fewer_columns(width: int) -> None:
 
 
 async def test_names_do_nothing_to_the_terminal() -> None:
-    """Clients choose them: what moves a cursor or turns text around is spelt out."""
+    """Control and bidirectional characters in names are spelt out."""
     _, now = await snapshots()
     now["groups"][0]["group"] = "\x1b[2Jgone\n\t\u202eback[bold]"
     now["labels"] = {"l": "\x1b]0;title\x07"}
@@ -245,7 +245,7 @@ async def test_what_is_old_is_told_to_be() -> None:
 
 def test_the_documented_options_are_those_that_there_are() -> None:
     """And its columns."""
-    text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
     options = re.findall(r"^\| `(--[a-z]+)", text, re.MULTILINE)
     assert {*options} == {max(each.opts, key=len) for each in top.params}
     titles = [each.title for each in GROUP_COLUMNS]
@@ -281,7 +281,7 @@ class Terminal:
 
     Attributes:
         process: the command.
-        seen: what it has written so far.
+        seen: its output so far.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, mine: int) -> None:
@@ -290,7 +290,7 @@ class Terminal:
         self._mine = mine
 
     async def sees(self, text: bytes, times: int = 1) -> None:
-        """It writes something, so many times from now on."""
+        """Waits until it writes a text this many times from now on."""
         self.seen = b""
         while self.seen.count(text) < times:
             self.seen += await asyncio.to_thread(os.read, self._mine, 65536)
@@ -320,7 +320,7 @@ async def terminal(url: str) -> AsyncIterator[Terminal]:
 
 
 BACK = b"\x1b[?1049l"
-"""Has a terminal show what it showed before."""
+"""Restores the previous screen of a terminal."""
 CURSOR = b"\x1b[?25h"
 """Has it show its cursor."""
 
@@ -329,7 +329,7 @@ CURSOR = b"\x1b[?25h"
     ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)]
 )
 async def test_the_command_on_a_terminal(number: signal.Signals, code: int) -> None:
-    """It draws until it is told to end, and gives the terminal back as it was."""
+    """It draws until a signal ends it, and restores the terminal."""
     async with (
         Broker({"group.initial.rebalance.delay.ms": 0}) as broker,
         Control(broker) as control,
@@ -353,7 +353,7 @@ def test_a_signal_that_strikes_in_a_finalizer(
     number: signal.Signals,
     raised: type[BaseException],
 ) -> None:
-    """What it raises is lost there; the next pause does not begin, however long."""
+    """The error is lost there; the next pause does not begin, however long."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
 
     class Closed:
@@ -369,7 +369,7 @@ def test_a_signal_that_strikes_in_a_finalizer(
 
 
 async def test_a_broker_that_goes_and_comes_back() -> None:
-    """What it said last stays, with a line that says so; then it goes on."""
+    """The last numbers stay, with a line about the lost broker; then it goes on."""
     async with Broker({"group.initial.rebalance.delay.ms": 0}) as broker:
         control = Control(broker)
         await control.start()
@@ -385,7 +385,7 @@ async def test_a_broker_that_goes_and_comes_back() -> None:
 
 
 def test_who_reads_only_a_part_of_it() -> None:
-    """As `kohort top --json | head -1`: nobody is told of a broken pipe."""
+    """`kohort top --json | head -1` prints no error about the broken pipe."""
     with serving("--http=0", FAST) as server:
         assert server.http is not None
         command = (*KOHORT, "top", "--http", server.http, "--json", "--interval", "0.1")

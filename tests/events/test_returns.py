@@ -17,7 +17,7 @@ from kohort.broker.events.account.values import Event, Gone
 from kohort.control.why import history
 
 Back = tuple[str, str, str, float, bool]
-"""Who went, who came, how the one went, seconds away, whether it was restarted."""
+"""Old member, new member, how the old one went, seconds away, is_restart."""
 
 
 def returns(events: Sequence[Event]) -> list[list[Back]]:
@@ -73,7 +73,7 @@ def test_the_sentence_has_all_that_are_back() -> None:
     for name in ("ana", "ben"):
         stream.comes(name)
     stream.rebalance("member_joined", "ana", "ben")
-    sentence = "; ana and ben are back after 7.0 s at most;"
+    sentence = "; ana and ben were back after at most 7.0 s;"
     assert sentence in history(stream.events, "g").text()
 
 
@@ -95,7 +95,7 @@ def test_a_rejoin_on_the_same_connection_is_no_restart() -> None:
 
 
 def test_a_guess_is_put_right_by_the_connection() -> None:
-    """Of two rows about one member that went the later one counts."""
+    """The later of two rows about one departed member counts."""
     stream = quiet("ben")
     alike = {"client_id": "app", "host": "/h"}
     old = back(stream, "ana", connection=7, **alike)

@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Literal, assert_type
 
 from jsonschema import Draft202012Validator
 from tests.events.checks import check
 from tests.groups.test_reasons import join, sync
 from tests.wire.client import connected
 
-from kohort.broker.events.formats import json_schema, page, spark_schema, wide
+from kohort.broker.events import types
+from kohort.broker.events.formats import (
+    json_schema,
+    page,
+    python_types,
+    spark_schema,
+    wide,
+)
 from kohort.broker.events.schema import BY_NAME, COMMON, KINDS, ROWS
+from kohort.broker.events.types import Event
 from kohort.broker.server import Broker
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "reference"
 
 
 def test_the_json_schema_in_the_documents_is_the_schema() -> None:
@@ -33,8 +41,29 @@ def test_the_tables_in_the_documents_are_the_schema() -> None:
         assert f"### `{kind.name}`" in text
 
 
+def test_the_types_are_the_schema() -> None:
+    """The same program writes them."""
+    assert Path(types.__file__).read_text(encoding="utf-8") == python_types()
+
+
+async def test_the_kind_tells_a_type_checker_the_fields() -> None:
+    """A wrong field, kind or cause is an error of mypy, which checks this file."""
+    async with Broker() as broker:
+        (event,) = [e for e in broker.events.recent() if e["kind"] == "node_started"]
+        assert_type(event, types.NodeStarted)
+        assert event["node"] == 1
+        for each in broker.events.recent():
+            if each["kind"] == "rebalance_started":
+                assert_type(each["culprits"], list[str])
+                each["culprit"]  # type: ignore[typeddict-item]
+            elif each["kind"] == "rebalance_ended":  # type: ignore[comparison-overlap]
+                raise AssertionError
+            elif each["kind"] == "member_left":
+                assert_type(each["cause"], Literal["left", "removed"])
+
+
 def test_a_field_is_the_same_wherever_it_is() -> None:
-    """That is what lets all events be rows of one table."""
+    """A field has one type in all events, so that they fit into one table."""
     types: dict[str, set[str]] = {}
     for fields in (COMMON, *(kind.fields for kind in KINDS)):
         for field in fields:
@@ -66,7 +95,7 @@ def test_the_table_in_spark() -> None:
     json.dumps(spark_schema())
 
 
-async def play() -> list[dict[str, Any]]:
+async def play() -> list[Event]:
     """A broker's life, all of it: two nodes, a group, a move, a node that stops."""
     config = {
         "group.initial.rebalance.delay.ms": 0,
@@ -88,7 +117,7 @@ async def play() -> list[dict[str, Any]]:
 
 
 async def test_a_brokers_events(tmp_path: Path) -> None:
-    """Each is what the schema says, and their numbers have no gaps, per node."""
+    """Each event matches the schema; numbers have no gaps, per node."""
     events = await play()
     numbers: dict[int, list[int]] = {}
     for event in events:

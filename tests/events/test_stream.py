@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Iterable, Mapping
 
 import pytest
 
 from kohort.broker.coordinator.effects import Notice, Who
 from kohort.broker.coordinator.events import Client
-from kohort.broker.events.bus import ROWS_PER_EVENT, Events, NodeEvents
+from kohort.broker.events.bus import Events, NodeEvents
+from kohort.broker.events.remembered import ROWS_PER_EVENT
+from kohort.broker.events.types import Event
 
 NOW = 1_700_000_000.0
 
@@ -30,7 +33,7 @@ def happen(node: NodeEvents, *groups: str, weight: int = 1) -> None:
         node.publish(notice, NOW)
 
 
-def told(events: list[dict[str, object]]) -> list[object]:
+def told(events: Iterable[Mapping[str, object]]) -> list[object]:
     """The groups of events, and the gaps between them."""
     return [
         (e["first"], e["last"]) if e["kind"] == "events_lost" else e["group"]
@@ -80,7 +83,7 @@ def test_nodes_count_for_themselves() -> None:
 
 
 def test_a_reader_hears_what_comes_after_it() -> None:
-    """And what was before only if it asks for it."""
+    """A reader gets later events, and earlier ones only if it asks for them."""
     events = stream()
     happen(events.of(1), "a")
     with events.subscribe() as late, events.subscribe(past=True) as curious:
@@ -93,7 +96,7 @@ def test_a_reader_hears_what_comes_after_it() -> None:
 
 
 def test_the_slow_one_learns_what_it_missed() -> None:
-    """One notice per node, in place of the oldest; nobody else misses anything."""
+    """A slow reader gets one notice per node; the others miss nothing."""
     events = stream()
     with events.subscribe(size=2) as slow, events.subscribe() as quick:
         happen(events.of(1), "a", "b")
@@ -138,14 +141,14 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def commit(node: NodeEvents, group: str, times: int, weight: int = 2) -> None:
-    """A group's member commits an offset, so many times."""
+    """A member of a group commits an offset this many times."""
     for _ in range(times):
-        fields = {"offsets": ("t", 0, 1, -1, "", None)}
+        fields = {"offsets": ("t", 0, 1, None)}
         node.publish(Notice("offsets_committed", group, 3, None, fields, weight), NOW)
 
 
 def test_commits_push_out_no_history() -> None:
-    """What else happened to a group stays, however many commits follow it."""
+    """Other events of a group stay, however many commits follow."""
     events = stream(remembered=10)
     node = events.of(1)
     happen(node, "a", "b", "a")
@@ -159,7 +162,7 @@ def test_commits_push_out_no_history() -> None:
         ("offsets_committed", 45),
     ]
     assert told_of_a[-1] == ("pending_member_expired", 54)
-    # Who wants everything gets the latest, without gaps.
+    # A reader of everything gets the latest events, without gaps.
     numbers = [e["sequence"] for e in events.recent()]
     assert numbers == [*range(45, 55)]
     with events.subscribe(past=True) as reader:
@@ -179,6 +182,20 @@ def test_large_commits_push_out_no_history() -> None:
     assert [e["sequence"] for e in events.recent("b")] == [2]
 
 
+def test_strikes_push_out_no_other_events() -> None:
+    """A rule that strikes each heartbeat does not push out earlier events."""
+    events = stream(remembered=100)
+    node = events.of(1)
+    happen(node, *["g"] * 30)
+    for number in range(1000):
+        strike = Notice("fault_struck", "g", 3, None, {"fault_id": number}, 1)
+        node.publish(strike, NOW)
+    kept = [seen.sequence for seen in events.remembered.by_group["g"]]
+    assert kept[:30] == [*range(1, 31)]
+    assert kept[30:] == [*range(kept[30], 1031)]
+    assert 40 < len(kept) <= 100
+
+
 def test_a_busy_group_pushes_out_no_quiet_one() -> None:
     """The one with the most gives up its own oldest events."""
     events = stream(remembered=500)
@@ -193,7 +210,7 @@ def test_a_busy_group_pushes_out_no_quiet_one() -> None:
 
 
 def test_groups_of_large_events_are_forgotten_with_them() -> None:
-    """Whoever names a new group in each large request does not fill the memory."""
+    """A new group name in each large request does not fill the memory."""
     events = stream(remembered=10)
     happen(events.of(1), *"abcdefghij", weight=10 * ROWS_PER_EVENT)
     assert [*events.remembered.by_group] == ["j"]
@@ -229,7 +246,7 @@ async def test_iteration() -> None:
     """A reader that has read everything waits for more, until it is closed."""
     events = stream()
     reader = events.subscribe(size=2)
-    heard: list[dict[str, object]] = []
+    heard: list[Event] = []
 
     async def listen() -> None:
         heard.extend([event async for event in reader])
@@ -257,13 +274,13 @@ async def test_waiting_can_be_given_up() -> None:
 
 
 def test_a_buffer_for_nothing() -> None:
-    """Whoever wants to read must have room for one event."""
+    """A buffer must have room for one event."""
     with pytest.raises(ValueError, match="a buffer for 0 events"):
         stream().subscribe(size=0)
 
 
 def test_a_listener_is_told_at_once() -> None:
-    """It gets what happened, raw, and nothing once it has left."""
+    """It gets raw events at once, and none after it has left."""
     events = stream()
     heard: list[str | None] = []
 

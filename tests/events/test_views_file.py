@@ -1,4 +1,4 @@
-"""``--events FILE``: what is in it, when the disk is full, after a crash."""
+"""``--events FILE``: its content, a full disk, and a crash."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tests.events.test_stream import happen, stream, told
 from tests.small_disk import on_a_small_disk
 from tests.wire.client import WireClient, connected, connected_to
 
-from kohort.broker.events.bus import ROWS_PER_EVENT, Events
+from kohort.broker.events.bus import Events
+from kohort.broker.events.remembered import ROWS_PER_EVENT
 from kohort.broker.events.views.jsonl import EventsFile
 from kohort.broker.events.views.reading import LARGE_SLICE, SLICE, json_of, take
 from kohort.broker.server import Broker
@@ -34,7 +35,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 async def written(path: Path, events: Events) -> None:
-    """Writes what is remembered."""
+    """Writes the remembered events."""
     view = EventsFile(path, events)
     view.start()
     await view.close()
@@ -85,7 +86,7 @@ async def test_a_torn_line_is_removed(
     """A line of events that a kill cut off is no line; the log says that it is gone."""
     path = tmp_path / "events.jsonl"
     events = stream()
-    # Longer than what is read at once.
+    # Longer than one read.
     happen(events.of(1), "a", "b" * 10_000)
     await written(path, events)
     whole = path.read_bytes()
@@ -150,12 +151,12 @@ async def test_killed_again_and_again(tmp_path: Path) -> None:
 
 
 def size_of(path: Path) -> int:
-    """How many bytes a file has."""
+    """The size of a file in bytes."""
     return path.stat().st_size
 
 
 async def commit_until(client: WireClient, path: Path, grown: int) -> None:
-    """Commits until a file has so many bytes more, and leaves commits unanswered."""
+    """Commits until a file has grown by this many bytes; commits stay unanswered."""
     topic = MetadataRequestTopic(name="t")
     await client.call("Metadata", 12, MetadataRequest([topic]))
     size = size_of(path) + grown
@@ -224,7 +225,7 @@ async def test_what_cannot_be_written_to(tmp_path: Path, what: str) -> None:
 
 
 def test_a_file_without_a_name() -> None:
-    """An empty variable of somebody's script."""
+    """An empty variable in a script."""
     line = refused("serve", "--port=0", "--events", "", code=1)
     assert line.startswith("--events: cannot write to a file without a name: ")
 
@@ -246,7 +247,7 @@ def test_labels_are_told_apart() -> None:
         assert line == f"--label {wrong!r}: must be KEY=VALUE"
     for wrong in ("a=\udcff", "a=1\n2"):
         line = refused("serve", "--port=0", "--label", wrong, code=2)
-        assert line == f"--label {wrong!r}: must be text that can be printed"
+        assert line == f"--label {wrong!r}: must be printable text"
 
 
 async def test_served(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from tests.commands import PATIENCE_S, serving
 from tests.events.test_stream import happen
 from tests.wire.client import connected
 
-from kohort.broker.events.bus import REMEMBERED, Events
+from kohort.broker.events.bus import Events
+from kohort.broker.events.remembered import REMEMBERED
 from kohort.broker.server import Broker
 from kohort.control.http import event_stream, last_heard, server
 from kohort.control.http.event_stream import MOST_STREAMS
@@ -53,7 +54,7 @@ class Watching:
             yield blocks(answer)
 
     async def events(self, query: str = "", **headers: str) -> list[dict[str, Any]]:
-        """What is remembered, as server-sent events."""
+        """The remembered events, as server-sent events."""
         async with self.stream(f"?follow=false{query}", **headers) as found:
             return [json.loads(block["data"]) async for block in found]
 
@@ -83,7 +84,7 @@ async def blocks(answer: aiohttp.ClientResponse) -> AsyncIterator[Block]:
 async def watching(
     remembered: int | None = None, nodes: int = 1
 ) -> AsyncIterator[Watching]:
-    """A broker with HTTP, and somebody who watches it."""
+    """A broker with HTTP, and a client that watches it."""
     broker = Broker(FAST, nodes=nodes, labels={"case": "http"})
     if remembered is not None:
         broker.events = Events(remembered=remembered)
@@ -99,7 +100,7 @@ async def watching(
 
 
 def numbers(events: list[dict[str, Any]]) -> list[Any]:
-    """The sequences of events; of what is lost, from where to where."""
+    """The sequences of events; for lost events the first and the last."""
     return [
         (e["first"], e["last"]) if e["kind"] == "events_lost" else e["sequence"]
         for e in events
@@ -132,6 +133,11 @@ async def test_of_some_groups_only() -> None:
         assert await client.events("&group=c+%26%3F") == recent("c &?")
         assert await client.events("&group=a&group=b") == [*recent("a"), *recent("b")]
         assert await client.events("&group=nobody") == []
+        fenced = {"error": "PRODUCER_FENCED"}
+        client.broker.events.of(1).tell("transaction_fenced", 0.0, **fenced)
+        of_both = recent("a", transactions=True)
+        assert len(of_both) == len(recent("a")) + 1
+        assert await client.events("&group=a&transactions=true") == of_both
 
 
 async def test_json_and_json_lines() -> None:
@@ -178,7 +184,7 @@ async def test_going_on_where_one_was() -> None:
 
 
 async def test_what_is_not_remembered_is_announced() -> None:
-    """Once, where the missing events would have been; not to one who has read them."""
+    """A reader that has missed forgotten events gets one notice in their place."""
     async with watching(remembered=3) as client:
         node = client.broker.events.of(1)
         happen(node, *"abcdefgh")
@@ -197,8 +203,11 @@ async def test_what_is_not_remembered_is_announced() -> None:
 
 
 async def test_a_group_is_remembered_longer() -> None:
-    """As in Python: what others do makes it neither forgotten nor announced as lost."""
+    """Events of other groups push out none of its events and report no loss."""
     async with watching(remembered=50) as client, connected(client.broker) as member:
+        # Accounts are made from here on, not from the first stream on.
+        async with client.session.get("/metrics.json") as answer:
+            assert answer.status == 200
         for group in ("a", "b"):
             await stable(member, group)
         happen(client.broker.events.of(1), *("busy",) * 100)
@@ -215,7 +224,7 @@ async def test_a_group_is_remembered_longer() -> None:
             happen(events.of(1), "a")
             seen.append(json.loads((await anext(found))["data"]))
         assert seen == events.recent("a")
-        # A page has that of all groups; who wants everything is told what is missing.
+        # A page has it of all groups; a reader of everything gets a notice of the gap.
         async with client.stream("?heard=true") as found:
             told = [await anext(found) for _ in range(60)]
         page = [json.loads(each["data"]) for each in told if "event" not in each]
@@ -226,7 +235,7 @@ async def test_a_group_is_remembered_longer() -> None:
 
 
 async def test_an_id_that_says_nothing() -> None:
-    """Of another run, of no node, or no id at all: the stream begins at the start."""
+    """With an id of another run or of no node, or an invalid one, all events come."""
     async with watching() as client:
         happen(client.broker.events.of(1), *"abc")
         rows, run = client.broker.events.recent(), client.broker.events.run
@@ -244,12 +253,12 @@ async def test_an_id_that_says_nothing() -> None:
 
 
 async def test_a_slow_reader_is_told_what_it_missed() -> None:
-    """It slows nobody: what has no room is given up, and announced in its place."""
+    """It slows no other reader: events without room become one notice."""
     async with watching() as client:
         node = client.broker.events.of(1)
         async with client.stream() as found:
             await anext(found)
-            # More than is remembered while nobody has a turn.
+            # More than the broker remembers, in one turn of the loop.
             happen(node, *("g",) * (REMEMBERED + 5_000))
             seen, gaps = 1, 0
             async for block in found:
@@ -266,7 +275,7 @@ async def test_a_slow_reader_is_told_what_it_missed() -> None:
 
 
 async def test_who_never_reads() -> None:
-    """Costs nothing but its socket's buffer, and may go on: it is told of every gap."""
+    """It costs only its socket's buffer; if it reads on, it gets each gap."""
     async with watching() as client:
         node = client.broker.events.of(1)
         reader, writer = await ask_by_hand(client, "/events")
@@ -295,7 +304,7 @@ async def test_who_never_reads() -> None:
 async def ask_by_hand(
     client: Watching, path: str
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A request whose answer is read by nobody yet: only its first line."""
+    """A request; only the first line of the answer is read."""
     port = client.control.port
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**14)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
@@ -306,7 +315,7 @@ async def ask_by_hand(
 async def test_stopping_waits_for_nobody_who_does_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Such a stream is cut off, however long requests under way may take."""
+    """A stream without a reader is cut off; requests under way may take long."""
     monkeypatch.setattr(server, "DRAIN_SECONDS", 10 * PATIENCE_S)
     async with watching() as client:
         node = client.broker.events.of(1)
@@ -362,7 +371,7 @@ async def test_streams_have_a_limit_and_end_with_the_server(
 async def test_a_reader_that_is_gone_is_noticed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With the next event its stream ends, and nobody is told of a fault."""
+    """With the next event its stream ends, without an error in the log."""
     async with watching() as client:
         node = client.broker.events.of(1)
         for accept in ("text/event-stream", "application/x-ndjson"):
@@ -392,7 +401,7 @@ NO_IDS = (
 
 
 async def test_an_id_that_is_none_is_not_said_again() -> None:
-    """Where a quiet stream says where it stands, it says only what it knows."""
+    """A quiet stream sends the broker's position, never an invalid id."""
     async with watching() as client:
 
         async def is_quiet(last: str) -> None:
@@ -457,7 +466,7 @@ async def test_pages_of_other_origins() -> None:
             async with get("/events?follow=false", headers=headers) as answer:
                 assert answer.status == 200
                 assert "Access-Control-Allow-Origin" not in answer.headers
-        for method, status in (("HEAD", 405), ("OPTIONS", 415), ("POST", 415)):
+        for method, status in (("HEAD", 405), ("OPTIONS", 405), ("POST", 405)):
             async with client.session.request(
                 method, "/events", data=b"" if method == "POST" else None
             ) as answer:
@@ -467,7 +476,7 @@ async def test_pages_of_other_origins() -> None:
 async def test_a_reader_that_does_not_read_and_is_gone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """While a write waits for it: its place is free again, and nobody is told."""
+    """While a write waits for it: its place is free again, without an error."""
     async with watching() as client:
         happen(client.broker.events.of(1), *("g" * 1_000,) * REMEMBERED)
         stuck = [await ask_by_hand(client, "/events") for _ in range(MOST_STREAMS)]
@@ -483,11 +492,11 @@ async def test_a_reader_that_does_not_read_and_is_gone(
 
 
 async def test_wrong_questions() -> None:
-    """Parameters that there are not are refused, with those that there are."""
+    """Unknown parameters are refused, with the list of known ones."""
     async with watching() as client:
         status, sentence = await client.refusal("/events?grup=a")
         assert status == 400
-        assert sentence.startswith("there is no parameter 'grup'; there are: follow, ")
+        assert sentence.startswith("unknown parameter 'grup'; the parameters are: fo")
         assert await client.refusal("/events?follow=no") == (
             400,
             "follow is true or false",
@@ -495,7 +504,7 @@ async def test_wrong_questions() -> None:
 
 
 async def test_when_members_were_heard_of() -> None:
-    """On demand: a first sample of all, and then only of those who said something."""
+    """On demand: a sample of all members, then only members with new requests."""
     async with watching() as client, connected(client.broker) as member:
         first, second = await stable(member, "a"), await stable(member, "b")
         async with client.stream("?heard=true&group=a&group=b") as found:
@@ -505,7 +514,7 @@ async def test_when_members_were_heard_of() -> None:
                 ("b", second),
             }
             await heartbeat(member, second, "b")
-            # They come once a second, whether anybody has said something or not.
+            # They come once a second, with or without new requests.
             sample: Any = {"members": []}
             while not sample["members"]:
                 (sample,) = [s async for s in some(found, 1)]
@@ -551,10 +560,10 @@ async def test_explanations_are_beside_them() -> None:
         async with client.session.get("/why.json?group=a") as answer:
             assert answer.status == 200
             found = await answer.json()
-        (key,) = found["sentences"]
+        ((key, sentences),) = found["sentences"].items()
+        assert found["text"].splitlines()[1:] == sentences
         assert found["findings"] == []
         assert key.startswith(f"{client.broker.events.run}/1/")
-        assert await client.refusal("/why.json") == (
-            400,
-            "which group? ask for /why.json?group=NAME",
-        )
+        status, sentence = await client.refusal("/why.json")
+        assert status == 400
+        assert "the query needs group" in sentence

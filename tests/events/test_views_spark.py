@@ -40,7 +40,7 @@ async def test_what_spark_asks_for() -> None:
     # By time: the first record that is not older.
     assert ends["by time"] == times.index(times[middle])
     assert ends["too late"] == -1
-    # Whoever reads like that makes no event.
+    # A reader without a group makes no event.
     assert after == everything
 
 

@@ -1,4 +1,4 @@
-"""``__kohort_events``: when it is there, what is in it, and who may read it."""
+"""``__kohort_events``: its creation, content, and readers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_it_has_the_stream() -> None:
 
 
 async def test_it_is_there_when_somebody_asks_for_it() -> None:
-    """Nobody pays for it before; what is remembered is in it, and it is internal."""
+    """The first request creates it, with the remembered events; it is internal."""
     async with Broker(FAST) as broker, connected(broker) as client:
         await stable(client, "a")
         assert EVENTS_TOPIC not in broker.cluster.topics.by_name
@@ -196,7 +196,7 @@ def reading(group: str, member_id: str = "") -> JoinGroupRequest:
 
 
 async def test_a_group_that_is_not_known_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first member has an id: nothing is written until it says what it is for."""
+    """Nothing is written until the group's first member sends its subscription."""
     monkeypatch.setattr(events_topic, "NEWCOMER_S", 2 * PATIENCE_S)
     monkeypatch.setattr(events_topic, "LINGER_S", 0.0)
     async with Broker(WRITTEN) as broker, connected(broker) as client:
@@ -225,7 +225,7 @@ async def test_a_member_that_never_joins(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_who_only_commits_to_it_makes_no_events_there() -> None:
-    """Consumers with partitions of their own choice have no subscription."""
+    """Consumers that assign themselves partitions have no subscription."""
     async with Broker(WRITTEN) as broker, connected(broker) as client:
         for offset in range(5):
             request = offsets(offset, EVENTS_TOPIC, "manual")
@@ -276,7 +276,7 @@ async def test_any_node_may_stop(nodes: int) -> None:
 
 
 async def test_what_is_forgotten_is_announced() -> None:
-    """A topic that comes late begins with what is missing, node by node."""
+    """A topic that is created late begins with the gaps, node by node."""
     broker = Broker(FAST, nodes=2)
     broker.events = Events(remembered=20)
     async with broker, connected(broker) as client:
@@ -303,7 +303,7 @@ async def test_what_is_forgotten_is_announced() -> None:
 
 
 async def test_made_anew_at_once() -> None:
-    """Another topic of the name has all from the start, even if nobody saw it go."""
+    """A recreated topic has all events, even if no reader saw the old one go."""
     async with Broker(WRITTEN) as broker, connected(broker) as client:
         await stable(client, "a")
         await in_the_topic(broker, "a", "assignment_made")
@@ -363,10 +363,10 @@ async def read_all(broker: Broker, how: str, *, until: str) -> int:
 async def test_readers_that_commit_after_each_record(
     tmp_path: Path, nodes: int, *, is_there: bool
 ) -> None:
-    """However they read, and after a restart: what they do is never in the topic.
+    """Their own events are never in the topic, however they read, also after a restart.
 
     The records are counted: while three readers commit after each one the topic gets
-    none, but for the ids that those with a subscription are given.
+    none, except for the member ids of those with a subscription.
     """
     config = WRITTEN if is_there else FAST
     async with (
@@ -391,7 +391,7 @@ async def commits_are_not_read(broker: Broker, watched: str) -> None:
         read = await asyncio.gather(
             *(read_all(broker, how, until=watched) for how in HOW)
         )
-        # Whatever the readers did is before this, which nobody reads any more.
+        # All actions of the readers are before this, which none of them reads.
         last = f"{watched}, last"
         async with connected(broker, broker.coordinator_of(last)) as other:
             await stable(other, last)
@@ -409,7 +409,7 @@ async def commits_are_not_read(broker: Broker, watched: str) -> None:
         for _, event in records(broker)
         if event["group"] in HOW
     ]
-    # Of a group that is not known yet, until it says what it subscribes to.
+    # The group's events wait until it sends its subscription.
     assert {*seen} <= {
         (how, kind)
         for how in ("subscribes", "a pattern")

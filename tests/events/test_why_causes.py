@@ -1,4 +1,4 @@
-"""Every cause that there is, from a real coordinator: cause, culprit, and the words."""
+"""Every cause, from a real coordinator: the cause, the culprit, and the words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def expires(context: Context, ana: Member, ben: Member) -> Member:
 
 
 def leads_again(context: Context, ana: Member, ben: Member) -> Member:
-    """Ana, who leads, rejoins with what she had said before."""
+    """Ana, the leader, rejoins with the same protocols."""
     ana.join(reason="a topic is new")
     return ana
 
@@ -50,7 +50,7 @@ def subscribes_anew(context: Context, ana: Member, ben: Member) -> Member:
 
 
 def does_not_sync(context: Context, ana: Member, ben: Member) -> Member:
-    """Ben joins the next generation, and does not fetch what it has in it."""
+    """Ben joins the next generation and does not fetch its assignment."""
     ana.join()
     ben.join()
     ana.sync(assign(ana, ben))
@@ -85,27 +85,27 @@ CAUSES = [
         leads_again,
         False,
         "leader_rejoined",
-        'the leader, ana, rejoined to reassign partitions (it said: "a topic is new")',
+        'the leader, ana, rejoined to reassign partitions (reason: "a topic is new")',
     ),
     (
         subscribes_anew,
         False,
         "metadata_changed",
-        "ben rejoined with other protocols or subscriptions than before",
+        "ben rejoined with different protocols or subscriptions",
     ),
     (
         does_not_sync,
         False,
         "sync_timeout",
-        "ben did not send SyncGroup in time, and was removed",
+        "ben did not send SyncGroup in time and was removed",
     ),
     (
         comes_back,
         True,
         "static_member_replaced",
         (
-            "the static member i-ben came back under a new id, "
-            "and a new assignment was necessary"
+            "the static member i-ben rejoined with a new member id, "
+            "and the group needed a new assignment"
         ),
     ),
 ]
@@ -131,13 +131,13 @@ def test_a_cause(
 
 
 def offer(*owned: int) -> list[tuple[str, bytes]]:
-    """A consumer's one assignor, with what it owns."""
+    """A consumer's one assignor, with its owned partitions."""
     parts = [TopicPartitions("t", [*owned])] if owned else []
     return [("range", encode(Subscription(["t"], owned_partitions=parts)))]
 
 
 def test_a_follower_that_says_the_same(context: Context) -> None:
-    """What differs is what it owns, or the like: neither topics nor assignors."""
+    """Only the owned partitions differ, neither topics nor assignors."""
     members = [context.member(name, protocols=offer()) for name in ("ana", "ben")]
     context.form(members)
     members[1].join(protocols=offer(0, 1), reason="enforced")
@@ -145,7 +145,7 @@ def test_a_follower_that_says_the_same(context: Context) -> None:
     last = found.rebalances[-1]
     assert (last.cause, last.is_same_offer) == ("metadata_changed", True)
     words = "ben rejoined with the same protocols and topics as before"
-    assert f'{words} (it said: "enforced")' in found.explain(last)
+    assert f'{words} (reason: "enforced")' in found.explain(last)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_an_admin_that_removes_by_member_id(reason: str) -> None:
     stream.leaves("ben", reason)
     stream.rebalance("member_left", "ben")
     found = history(stream.events, "g")
-    assert f': an admin removed ben (it said: "{reason}");' in found.explain(
+    assert f': an admin removed ben (reason: "{reason}");' in found.explain(
         found.rebalances[-1]
     )
 
@@ -177,7 +177,7 @@ def test_several_culprits(context: Context) -> None:
 
 
 def test_a_group_over_its_limit(context: Context) -> None:
-    """Nobody's doing: the limit was lowered while the broker was away."""
+    """No member is the cause: the limit was lowered while the broker was down."""
     context.stable_group("ana", "ben", "cleo")
     context.restart(max_size=2)
     found = history(recorded(context), "g")

@@ -17,7 +17,7 @@ from tests.events.test_why_fold import consumer, divide
 from kohort.broker.server import Broker
 from kohort.control.commands.why import why
 from kohort.control.http.server import Control
-from kohort.control.http.why_routes import routes
+from kohort.control.http.why_routes import operations
 from kohort.control.why.history import histories
 
 
@@ -38,7 +38,7 @@ def file(stream: Stream, tmp_path: Path) -> Path:
 
 
 def written(folder: Path, *streams: Stream) -> Path:
-    """A file with streams, each of a node of its own; see `play` for empty ones."""
+    """A file with streams, each of its own node; see `play` for empty ones."""
     path = folder / "written.jsonl"
     with path.open("w") as file:
         for number, each in enumerate(streams):
@@ -64,12 +64,12 @@ def run(*arguments: object, text: str | None = None) -> Result:
 
 
 def test_a_file(file: Path) -> None:
-    """A line per rebalance, then what is to be learnt."""
+    """A line per rebalance, then the findings."""
     result = run("g", "--events", file)
     assert result.exit_code == 0
     lines = [line.split() for line in result.output.splitlines()]
     assert lines[0][:4] == ["group", "g:", "2", "rebalances"]
-    assert 'ben left (it said: "consumer poll timeout has expired.")' in result.output
+    assert 'ben left (reason: "consumer poll timeout has expired.")' in result.output
     assert "[max-poll-interval]" in result.output
     assert "1970" not in result.output
 
@@ -82,7 +82,7 @@ def test_what_clients_say_moves_no_cursor(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps(event) + "\n" for event in stream.events))
     result = run("g", "--events", path)
-    assert r'ana\x1b[2J was the first to join (it said: "one\ntwo")' in result.output
+    assert r'ana\x1b[2J was the first to join (reason: "one\ntwo")' in result.output
 
 
 def test_stdin(file: Path) -> None:
@@ -102,7 +102,7 @@ def test_json(file: Path, stream: Stream) -> None:
 
 
 def test_last(file: Path) -> None:
-    """Only the last rebalances are shown; none, if nobody wants any."""
+    """Only the last rebalances are shown; none for 0."""
     assert "Generation 1:" not in run("g", "--events", file, "-n", 1).output
     assert "Generation 2:" in run("g", "--events", file, "-n", 1).output
     result = run("g", "--events", file, "-n", 0)
@@ -114,12 +114,12 @@ def test_an_unknown_group(file: Path) -> None:
     result = run("other", "--events", file)
     assert (result.exit_code, result.output) == (
         1,
-        "kohort: there is no event of group 'other'; there are: 'g'\n",
+        "kohort: there is no event of group 'other'; the groups are: 'g'\n",
     )
 
 
 def test_a_group_with_a_typing_error(tmp_path: Path) -> None:
-    """The name that is nearest is told."""
+    """The error names the nearest group."""
     path = written(tmp_path, *(Stream(name) for name in ("billing", "orders")))
     result = run("biling", "--events", path)
     assert result.exit_code == 1
@@ -127,7 +127,7 @@ def test_a_group_with_a_typing_error(tmp_path: Path) -> None:
 
 
 def test_all_groups(tmp_path: Path) -> None:
-    """Without a name there is a line for each group, and what is wrong with it."""
+    """Without a name, a line for each group with its findings."""
     path = written(tmp_path, *(Stream(name) for name in ("orders", "billing")))
     result = run("--events", path)
     assert result.exit_code == 0
@@ -141,13 +141,13 @@ def test_all_groups(tmp_path: Path) -> None:
 
 
 def test_no_group_at_all(tmp_path: Path) -> None:
-    """An empty file says nothing: that is no success."""
+    """An empty file makes the command fail, with or without a group's name."""
     path = tmp_path / "events.jsonl"
     path.touch()
-    for arguments in (["g"], []):
+    for arguments, of_group in ((["g"], "there is no event of group 'g'; "), ([], "")):
         result = run(*arguments, "--events", path)
         assert result.exit_code == 1
-        assert result.output.startswith("kohort: there is no event of ")
+        assert result.output == f"kohort: {of_group}there are no groups yet\n"
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_events_of_another_schema(file: Path, stream: Stream) -> None:
-    """What their fields mean nobody here knows."""
+    """Their fields have no known meaning."""
     event = json.dumps({**stream.events[0], "schema": 2})
     file.write_text(event + "\n" + file.read_text())
     result = run("g", "--events", file)
@@ -178,17 +178,17 @@ def test_a_file_that_is_not_in_order(tmp_path: Path, stream: Stream) -> None:
 
 
 def test_a_last_line_that_is_cut_off(file: Path) -> None:
-    """A broker that was killed leaves one behind: it is said, and passed over."""
+    """A killed broker leaves one: it is skipped, with a line on stderr."""
     text = file.read_text()
     file.write_text(text + text[:100])
     result = run("g", "--events", file)
     assert result.exit_code == 0
-    assert "is cut off, left out" in result.output
+    assert "is cut off and was skipped" in result.output
 
 
 @pytest.mark.parametrize("line", ["no json", "[]", '{"kind": "x"}', "7", "\xff"])
 def test_a_line_that_is_no_event(file: Path, line: str) -> None:
-    """The line's number is told."""
+    """The error has the line's number."""
     text = file.read_bytes()
     file.write_bytes(line.encode("latin-1") + b"\n" + text)
     result = run("g", "--events", file)
@@ -214,17 +214,17 @@ def test_a_line_that_is_no_event(file: Path, line: str) -> None:
 def test_a_field_of_another_type(
     file: Path, stream: Stream, kind: str, field: str, value: object
 ) -> None:
-    """The line's number is told, and the field; one that is missing is fine."""
+    """The error has the line and the field; a missing field is fine."""
     events = [dict(each) for each in stream.events]
     line, event = next(row for row in enumerate(events, 1) if row[1]["kind"] == kind)
     event[field] = value
     file.write_text("".join(json.dumps(each) + "\n" for each in events))
     result = run("g", "--events", file)
     assert result.exit_code == 1
-    assert f"line {line}: has a {field} that is no " in result.output
+    assert f"line {line}: has a {field} that is not " in result.output
     del event[field]
     file.write_text("".join(json.dumps(each) + "\n" for each in events))
-    assert "that is no " not in run("g", "--events", file).output
+    assert "that is not " not in run("g", "--events", file).output
 
 
 def test_rows_without_what_they_need_not_have(file: Path, stream: Stream) -> None:
@@ -234,10 +234,10 @@ def test_rows_without_what_they_need_not_have(file: Path, stream: Stream) -> Non
     before = [*stream.events]
     stream.say("offsets_committed", None, offsets=[row | end for end in ends])
     file.write_text("".join(json.dumps(each) + "\n" for each in stream.events))
-    assert "that is no " not in run("g", "--events", file).output
+    assert "that is not " not in run("g", "--events", file).output
     stream.say("offsets_committed", None, offsets=[row | {"end_offset": "5"}])
     file.write_text("".join(json.dumps(each) + "\n" for each in stream.events))
-    told = f"line {len(before) + 2}: has a offsets that is no [offset]"
+    told = f"line {len(before) + 2}: has a offsets that is not [offset]"
     assert told in run("g", "--events", file).output
 
 
@@ -271,8 +271,8 @@ async def test_a_server_that_is_no_kohort() -> None:
     app.router.add_get("/none/events.json", nothing)
     async with TestServer(app) as server:
         for path, words in (
-            ("/", "is no kohort: it answers 404 Not Found"),
-            ("/other", "is no kohort: it answers no JSON object"),
+            ("/", "is not a kohort broker: it answers 404 Not Found"),
+            ("/other", "is not a kohort broker: its answer is not JSON"),
             ("/none", "has no events to show"),
         ):
             url = str(server.make_url(path))
@@ -282,7 +282,7 @@ async def test_a_server_that_is_no_kohort() -> None:
 
 
 async def test_a_broker_without_the_group() -> None:
-    """Over HTTP, too, it is told that there is none."""
+    """Over HTTP, too, the error says that the group is unknown."""
     async with Broker() as broker, Control(broker) as control:
         result = await asyncio.to_thread(run, "g", "--http", control.url)
     assert (result.exit_code, result.output) == (
@@ -295,22 +295,23 @@ async def test_explanations_over_http() -> None:
     """Sentences by the event that a rebalance began with; nothing of no group."""
     app = web.Application()
     async with Broker() as broker:
-        app.add_routes(routes(broker))
+        app.add_routes(each.route() for each in operations(broker))
         await answers_nothing(app)
 
 
 async def answers_nothing(app: web.Application) -> None:
-    """Of a group that nobody has heard of, and of none."""
+    """Asks about an unknown group, and about none."""
     async with TestClient(TestServer(app)) as client:
         assert (await client.get("/why.json")).status == 400
         answer = await client.get("/why.json", params={"group": "g"})
-        assert await answer.json() == {"sentences": {}, "findings": []}
+        text = "group g: no events"
+        assert await answer.json() == {"text": text, "sentences": {}, "findings": []}
         answer = await client.get("/why.json", params={"group": "g", "full": "true"})
-        assert (await answer.json())["summary"] == "group g: no events"
+        assert (await answer.json())["summary"] == text
 
 
 def test_every_group_of_a_file(stream: Stream) -> None:
-    """All groups at once; what is lost is lost to all of them."""
+    """All groups at once; a lost event is lost for all of them."""
     other = Stream("other")
     other.comes("eli")
     other.rebalance("member_joined", "eli", joins={})
@@ -325,7 +326,7 @@ def test_every_group_of_a_file(stream: Stream) -> None:
 
 
 def test_the_example_of_the_documents(tmp_path: Path) -> None:
-    """It is what a coordinator's events give."""
+    """The example matches a coordinator's events."""
     context = Context(initial_rebalance_delay_ms=3_000)
     ana, ben, cleo = (consumer(context, name) for name in ("ana", "ben", "cleo"))
     ana.enter()
@@ -347,5 +348,5 @@ def test_the_example_of_the_documents(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     events = [{**event, "group": "billing"} for event in recorded(context)]
     path.write_text("".join(json.dumps(event) + "\n" for event in events))
-    page = Path(__file__).parents[2] / "docs" / "why.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "why.md"
     assert run("billing", "--events", path).output in page.read_text()

@@ -1,4 +1,4 @@
-"""Rebalances from events of a real coordinator: causes, waits, what it cost."""
+"""Rebalances from events of a real coordinator: causes, waits, costs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def seconds(ns: int | None) -> float | None:
 
 
 def pieces(rebalance: Account, found: History) -> list[tuple[str, str, float | None]]:
-    """What was waited for, who came, and for how many seconds."""
+    """The waits: member, end, and seconds."""
     return [
         (w.what, found.names.of(w.member_id or ""), seconds(w.duration_ns))
         for w in rebalance.pieces
@@ -80,7 +80,7 @@ def pieces(rebalance: Account, found: History) -> list[tuple[str, str, float | N
 
 
 def stood(rebalance: Account, found: History) -> dict[str, float | None]:
-    """Who stood still, and for how many seconds."""
+    """The members that paused, with the seconds."""
     return {
         found.names.of(row.member_id): seconds(row.duration_ns)
         for row in rebalance.pauses
@@ -109,7 +109,7 @@ def test_names_of_any_length(context: Context) -> None:
 
 
 def test_an_expired_session(context: Context, trio: list[Member]) -> None:
-    """Whose session it was, whom the others waited for, what moved and came back."""
+    """The expired member, the waits for the others, moves and returns."""
     ana, ben, cleo = trio
     ana.heartbeat()
     cleo.heartbeat()
@@ -141,12 +141,12 @@ def test_an_expired_session(context: Context, trio: list[Member]) -> None:
         "waited 0.54 s for ana and cleo, 0.34 s of it for cleo; all joined; "
         "ana computed the assignment in 20 ms (range); 4 of 12 partitions moved; 8 "
         "returned to their owner; ana paused for 0.36 s, cleo 20 ms; 12 partitions had "
-        "no reader, for 30.6 s at most (of ben), 123.8 partition-seconds in all."
+        "no reader for up to 30.6 s (last owner ben), 123.8 partition-seconds in total."
     )
 
 
 def test_a_first_member_of_an_empty_group() -> None:
-    """The initial delay is a piece of its own, once extended by who came."""
+    """The initial delay is a piece of the duration; a joining member extends it."""
     context = Context(initial_rebalance_delay_ms=3_000)
     ana, ben = consumer(context, "ana"), consumer(context, "ben")
     ana.enter()
@@ -166,7 +166,7 @@ def test_a_first_member_of_an_empty_group() -> None:
 
 
 def test_a_member_that_does_not_come(context: Context, trio: list[Member]) -> None:
-    """The rebalance timeout ends the wait, and whoever it was for is out."""
+    """The rebalance timeout ends the wait and removes the member."""
     ana, ben, cleo = trio
     ana.join()
     context.sleep(10_000)
@@ -184,7 +184,7 @@ def test_a_member_that_does_not_come(context: Context, trio: list[Member]) -> No
         (None, (ben.member_id,)),
     ]
     assert (
-        "the rebalance timeout ended the wait: ben did not join in time, and was "
+        "the rebalance timeout ended the wait: ben did not rejoin in time and was "
         "removed" in found.explain(last)
     )
 
@@ -192,7 +192,7 @@ def test_a_member_that_does_not_come(context: Context, trio: list[Member]) -> No
 def test_a_rebalance_that_interrupts_another(
     context: Context, trio: list[Member]
 ) -> None:
-    """Who stood still in the first goes on in the second; nothing is counted twice."""
+    """A pause continues in the next rebalance; nothing is counted twice."""
     ana, ben, cleo = trio
     ana.join()
     ben.join()
@@ -216,7 +216,7 @@ def test_a_rebalance_that_interrupts_another(
 
 
 def test_cooperative_members_work_on(context: Context) -> None:
-    """Nobody stands still; what moves does, from one generation to the next."""
+    """No member pauses; partitions move from one generation to the next."""
     ana, ben = (consumer(context, n, COOPERATIVE) for n in ("ana", "ben"))
     context.form([ana], sync=False)
     divide((ana, range(4)))
@@ -243,7 +243,7 @@ def test_cooperative_members_work_on(context: Context) -> None:
         ("revoked", 2, 0.3)
     ]
     assert last.is_eager is False
-    assert "2 were given up for the next generation" in found.explain(halfway)
+    assert "2 were revoked, for the next generation" in found.explain(halfway)
     assert "2 stayed with their owner, without a pause" in found.explain(last)
 
 
@@ -265,7 +265,7 @@ def test_partitions_that_go_away_and_come_back(
     last = found.rebalances[-1]
     assert last.moves is not None
     assert [(m.is_return, m.count) for m in last.moves] == [(True, 4)]
-    assert "4 of them back to the process that had them before" in found.explain(last)
+    assert "4 of them back to the process that owned them before" in found.explain(last)
     assert found.names.of(again.member_id) == found.names.of(ben.member_id) == "ben"
 
 
@@ -279,7 +279,9 @@ def test_a_static_member_that_comes_back(context: Context) -> None:
     assert len(found.rebalances) == before
     (back,) = found.facts.replacements
     assert (back.instance_id, back.old) == ("i-ben", ben.member_id)
-    assert found.summary().endswith("; static members came back without one 1 time")
+    assert found.summary().endswith(
+        "; static members rejoined without a rebalance 1 time"
+    )
 
 
 def test_an_id_that_nobody_uses_is_waited_for(
@@ -297,7 +299,27 @@ def test_an_id_that_nobody_uses_is_waited_for(
     last = found.rebalances[-1]
     assert pieces(last, found) == [("join", "dora", 10.0)]
     assert last.pieces[0].ended_by == "gone"
-    assert "dora did not use its member id" in found.explain(last)
+    assert "pending member dora did not join" in found.explain(last)
+
+
+def test_a_pending_member_of_a_group_that_was_empty(context: Context) -> None:
+    """The group has been Empty since dora got its id, and still waits for dora."""
+    ana, ben = consumer(context, "ana"), consumer(context, "ben")
+    ana.enter()
+    dora = consumer(context, "dora", session_ms=10_000)
+    dora.join()
+    ana.leave()
+    ben.enter()
+    divide((ben, range(4)))
+    context.sleep(4_000)
+    ana.member_id = ""
+    ana.enter()
+    ben.join()
+    context.sleep(6_000)
+    found = told(context)
+    last = found.rebalances[-1]
+    assert pieces(last, found) == [("join", "dora", 6.0)]
+    assert "waited 6.0 s for dora; pending member dora did" in found.explain(last)
 
 
 def test_why_another_member_leads(context: Context, trio: list[Member]) -> None:
@@ -308,9 +330,10 @@ def test_why_another_member_leads(context: Context, trio: list[Member]) -> None:
     ben.join()
     divide((ben, [0, 1, 2]), (cleo, [3, 4, 5]))
     found = told(context)
-    why = "ben leads now, because the previous leader is gone"
+    why = "ben became the leader because the previous leader is gone"
     assert (
-        f"{why}, and of the others it is the first by the hash of the member id;"
+        f"{why}, and of the remaining members it comes first by the hash of the "
+        "member id;"
     ) in found.explain(found.rebalances[-1])
     cleo.join()
     ben.join()
@@ -330,13 +353,13 @@ def test_why_another_member_leads_than_a_late_one(context: Context) -> None:
     context.sleep(5_000)
     found = told(context)
     assert (
-        "ben leads now, because the previous leader did not join this generation in "
-        "time, and of those that did it is the first by the hash of the member id;"
+        "ben became the leader because the previous leader did not rejoin in time, and "
+        "of the members that did, it comes first by the hash of the member id;"
     ) in found.explain(found.rebalances[-1])
 
 
 def test_everybody_leaves(context: Context) -> None:
-    """A rebalance that nobody is left for."""
+    """A rebalance that no member is left for."""
     (ana,) = context.stable_group("ana")
     ana.leave()
     found = told(context)
@@ -362,7 +385,7 @@ def test_everybody_leaves_one_after_the_other(context: Context) -> None:
 
 
 def test_a_coordinator_that_takes_over(context: Context, trio: list[Member]) -> None:
-    """A rebalance that it interrupts is told as such; members are who they were."""
+    """A takeover that interrupts a rebalance is named; members keep their names."""
     ana, *_ = trio
     ana.join()
     context.sleep(700)
@@ -376,7 +399,7 @@ def test_a_coordinator_that_takes_over(context: Context, trio: list[Member]) -> 
 
 
 def test_events_that_begin_in_the_middle(context: Context, trio: list[Member]) -> None:
-    """The broker's own account says when it began, and whom it waited for."""
+    """The broker's own account has the start and the waits."""
     ana, ben, cleo = trio
     ana.join()
     context.sleep(400)
@@ -405,11 +428,11 @@ def test_a_rebalance_that_is_under_way(context: Context, trio: list[Member]) -> 
     found = told(context)
     last = found.rebalances[-1]
     assert (last.outcome, seconds(last.duration_ns)) == (Outcome.UNDER_WAY, 0.25)
-    assert "it is still under way" in found.explain(last)
+    assert "still in progress" in found.explain(last)
 
 
 def test_a_gap_is_told(context: Context, trio: list[Member]) -> None:
-    """What a reader missed is no fact, and said to be missing."""
+    """Events that a reader missed are reported as missing."""
     ana, *_ = trio
     ana.join()
     events = recorded(context)
@@ -417,11 +440,11 @@ def test_a_gap_is_told(context: Context, trio: list[Member]) -> None:
     found = history([*events, lost], "g")
     assert found.facts.gaps == [(90, 99)]
     assert not found.rebalances[-1].is_whole
-    assert "the broker's stream lacks 10 events" in found.summary()
+    assert "the broker's stream is missing 10 events" in found.summary()
 
 
 def test_events_that_lack_fields() -> None:
-    """What is missing is taken for null, as readers are asked to."""
+    """A missing field counts as null, as readers are asked to do."""
     kinds = ["member_joined", "member_left", "member_replaced", "partitions_changed"]
     kinds += ["rebalance_started", "window_opened", "join_completed", "member_synced"]
     kinds += ["assignment_made", "member_refused", "commit_refused", "group_loaded"]
@@ -477,7 +500,7 @@ def test_a_broker_that_is_started_again() -> None:
     ],
 )
 def test_a_broker_that_is_stopped(kinds: list[str], outcome: Outcome) -> None:
-    """What was under way then is not any more, though nobody started it again."""
+    """A rebalance ends with the broker's stop, even without another start."""
     stream = Stream()
     stream.comes("ana")
     stream.rebalance("member_joined", "ana")
@@ -489,7 +512,7 @@ def test_a_broker_that_is_stopped(kinds: list[str], outcome: Outcome) -> None:
     found = history(stream.events, "g")
     assert [r.outcome for r in found.rebalances] == [Outcome.COMPLETED, outcome]
     assert found.rebalances[1].duration_ns == 0
-    assert ("still under way" in found.text()) == (outcome is Outcome.UNDER_WAY)
+    assert ("still in progress" in found.text()) == (outcome is Outcome.UNDER_WAY)
     assert ("the broker stopped" in found.text()) == (outcome is Outcome.CUT)
 
 
@@ -527,7 +550,7 @@ def test_other_groups_are_passed_over(context: Context, trio: list[Member]) -> N
     ],
 )
 def test_durations(ns: int, text: str) -> None:
-    """Two figures or so: as much as anybody reads."""
+    """About two significant digits."""
     assert duration(ns) == text
 
 
@@ -544,7 +567,7 @@ def test_the_second_half_is_told_as_such(context: Context, reason: str | None) -
     found = told(context)
     first, second = found.rebalances[-2:]
     assert (first.is_second_half, second.is_second_half) == (False, True)
-    assert "ana had given up partitions, and rejoined" in found.explain(second)
+    assert "ana rejoined after revoking partitions" in found.explain(second)
 
 
 def test_partitions_that_stay_with_a_client_under_a_new_id(
@@ -569,7 +592,7 @@ def test_partitions_that_stay_with_a_client_under_a_new_id(
 def test_partitions_that_go_to_another_process_of_the_same_name(
     context: Context,
 ) -> None:
-    """Two were there at the same time: what one had is with the other, not back."""
+    """Two members of one name at the same time: their moves are no returns."""
     one, other = consumer(context, "app"), consumer(context, "app")
     one.enter()
     other.enter()

@@ -27,7 +27,7 @@ async def asked(control: Control, *options: str) -> str:
 
 
 async def test_a_rebalance_that_hangs() -> None:
-    """It is told up to now, and who it waits for; over HTTP it is the same."""
+    """It lasts until now and names the missing member; the same over HTTP."""
     async with Broker(CONFIG) as broker:
         await fill(broker, counts=[0] * 2)
         group = Group(broker, "g")
@@ -44,7 +44,7 @@ async def test_a_rebalance_that_hangs() -> None:
 
         def waits() -> bool:
             found = group.history()
-            return "and waits for ben" in found.explain(found.rebalances[-1])
+            return "waiting for ben" in found.explain(found.rebalances[-1])
 
         await poll_until(waits, ana, cleo)
         *ended, hanging = group.history().rebalances
@@ -53,7 +53,7 @@ async def test_a_rebalance_that_hangs() -> None:
             text = await asked(control)
             told = json.loads(await asked(control, "--json"))
         last = told["rebalances"][-1]
-        assert "and waits for ben" in last["words"]
+        assert "waiting for ben" in last["words"]
         assert last["ended_ns"] > hanging.ended_ns > last_event.ended_ns
         assert len(ended) == 2
         for each in ended:
@@ -63,7 +63,7 @@ async def test_a_rebalance_that_hangs() -> None:
 
 
 async def test_a_group_that_there_is_not() -> None:
-    """The nearest name is told, or all there are."""
+    """The error names the nearest group, or all groups."""
     async with Broker(CONFIG) as broker:
         with pytest.raises(UnknownGroupError) as error:
             Group(broker, "g").history()
@@ -73,5 +73,5 @@ async def test_a_group_that_there_is_not() -> None:
             await poll_until(lambda: bool(ana.assignment()), ana)
             with pytest.raises(UnknownGroupError, match="did you mean 'billing'"):
                 Group(broker, "biling").history()
-            with pytest.raises(LookupError, match="there are: 'billing'"):
+            with pytest.raises(LookupError, match="the groups are: 'billing'"):
                 Group(broker, "x").history()

@@ -62,7 +62,7 @@ def whole(seed: int) -> tuple[Event, ...]:
 
 
 def check(events: Sequence[Event]) -> History:
-    """What is always so."""
+    """Checks the invariants."""
     found = history(events, "g")
     for each in found.rebalances:
         assert each.started_ns <= each.ended_ns
@@ -100,7 +100,7 @@ def moved(account: Account) -> set[Partition]:
 
 
 def lost(event: Event, first: int, last: int) -> Event:
-    """A gap, as a reader is told of it."""
+    """A gap, as an event to a reader."""
     gap = {"kind": "events_lost", "group": None, "first": first, "last": last}
     return {**event, "sequence": last, **gap}
 
@@ -118,7 +118,7 @@ def test_any_part_of_a_stream(seed: int, data: st.DataObject) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, SEEDS - 1), data=st.data())
 def test_a_gap_that_is_announced(seed: int, data: st.DataObject) -> None:
-    """What is told of the time before and after it is what is told without it."""
+    """The story before and after the gap is the same as without it."""
     events = whole(seed)
     first = data.draw(st.integers(0, len(events) - 1))
     last = data.draw(st.integers(first, len(events) - 1))
@@ -126,7 +126,7 @@ def test_a_gap_that_is_announced(seed: int, data: st.DataObject) -> None:
     found = check([*events[:first], gap, *events[last + 1 :]])
     assert found.facts.gaps == [(first + 1, last + 1)]
     if found.facts.events:
-        assert "the broker's stream lacks" in found.summary()
+        assert "the broker's stream is missing" in found.summary()
     truth = {each.started_sequence: each for each in history(events, "g").rebalances}
     for each in found.rebalances:
         same = truth.get(each.started_sequence)
@@ -138,7 +138,7 @@ def test_a_gap_that_is_announced(seed: int, data: st.DataObject) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, SEEDS - 1), data=st.data())
 def test_a_stream_that_is_cut(seed: int, data: st.DataObject) -> None:
-    """Whatever is whole is as it was; nobody gets a first owner from nowhere."""
+    """Whole accounts stay the same; no partition gets a first owner from nowhere."""
     events = whole(seed)
     begin = data.draw(st.integers(0, len(events) - 1))
     end = data.draw(st.integers(begin, len(events)))
@@ -155,7 +155,7 @@ def test_a_stream_that_is_cut(seed: int, data: st.DataObject) -> None:
 
 
 def test_a_start_that_was_forgotten() -> None:
-    """Whoever was there before has let go of something, and what is not known."""
+    """Members from before have given up an unknown number of partitions."""
     context = Context()
     ana, ben = (consumer(context, name, EAGER) for name in ("ana", "ben"))
     context.form([ana, ben], sync=False)
@@ -207,7 +207,7 @@ def test_a_rebalance_whose_end_is_missing() -> None:
     found = check(events)
     _, halfway, last = found.rebalances
     assert (halfway.outcome, halfway.duration_ns) == (Outcome.UNSEEN, SECOND)
-    assert "how it ended is not known" in found.explain(halfway)
+    assert "its end is unknown" in found.explain(halfway)
     assert (last.cause, last.is_whole) == ("unseen", False)
     assert last.duration_ns == 2 * SECOND
 
@@ -230,7 +230,7 @@ def test_the_end_of_a_join_phase_that_is_missing() -> None:
 
 
 def test_nobody_stands_still_while_the_broker_is_away() -> None:
-    """What was seen last counts: when it was over is not known."""
+    """A pause ends with the last event: its real end is unknown."""
     stream = Stream()
     stream.comes("ana")
     stream.rebalance("member_joined", "ana", joins={}, owned={"ana": range(4)})
@@ -251,7 +251,7 @@ def test_nobody_stands_still_while_the_broker_is_away() -> None:
 
 
 def test_a_rebalance_that_hangs() -> None:
-    """On a live broker it goes on to this moment, and whoever is missing is named."""
+    """On a live broker it lasts until now and names the missing member."""
     stream = Stream()
     stream.comes("ana")
     stream.comes("ben")
@@ -262,16 +262,16 @@ def test_a_rebalance_that_hangs() -> None:
     last = found.rebalances[-1]
     assert (last.outcome, last.duration_ns) == (Outcome.UNDER_WAY, 20 * SECOND)
     words = found.explain(last)
-    assert "waited 20.0 s for ben; it is still under way, and waits for ben" in words
+    assert "waited 20.0 s for ben; still in progress, waiting for ben" in words
     stream.wait(1)
     stream.rejoins("ben")
     stream.joined("all_joined", stream.now - SECOND)
     words = history(stream.events, "g").text()
-    assert "it is still under way, and waits for ana to send the assignment" in words
+    assert "still in progress, waiting for ana to send the assignment" in words
 
 
 def test_a_clock_that_was_set_back_is_told() -> None:
-    """Durations around that are too short, and that is said."""
+    """Durations around that time are too short, and the summary says so."""
     stream = Stream()
     stream.comes("ana")
     stream.wait(-5)

@@ -33,7 +33,7 @@ def test_a_static_member_that_is_refused_on_restart() -> None:
 
 
 def test_a_full_group_that_refuses_its_own(context: Context) -> None:
-    """As the coordinator has it: the place is kept, and nobody may take it."""
+    """The coordinator keeps the place, and no other member may take it."""
     context.configure(max_size=2)
     _, ben = context.stable_group("ana", "ben", static=True)
     again = context.member("ben", instance="i-ben")
@@ -41,9 +41,11 @@ def test_a_full_group_that_refuses_its_own(context: Context) -> None:
     found = {each.code: each for each in history(recorded(context), "g").findings}
     assert "group-full" not in found
     (evidence,) = found["static-member-refused"].evidence
-    assert evidence.text == "i-ben was refused while it was still a member itself"
+    assert evidence.text == (
+        "i-ben was refused while the group still had its old member id"
+    )
     assert (
-        "group.max.size above the number of members"
+        "group.max.size to at least the number of members"
         in found["static-member-refused"].advice
     )
     context.sleep(ben.session_ms)
@@ -54,14 +56,14 @@ def test_a_full_group_that_refuses_its_own(context: Context) -> None:
 
 @pytest.mark.parametrize("asks", [4, 5])
 def test_a_full_group(asks: int) -> None:
-    """Who asks five times does not know that it is of no use."""
+    """A client that asks five times does not know that the error is fatal."""
     stream = quiet("ana", "ben")
     for _ in range(asks):
         refuse(stream, "dora", "full", "GROUP_MAX_SIZE_REACHED")
         stream.wait(1)
     found = findings(stream)
     assert found["group-full"].title == (
-        f"The group was full, and refused {asks} JoinGroups of 1 client"
+        f"The group was full and refused {asks} JoinGroups of 1 client"
     )
     assert ("asks-full-group-again" in found) is (asks == 5)
 
@@ -82,7 +84,7 @@ def test_two_processes_with_one_instance_id(context: Context) -> None:
     ana.join()
     found = {f.code: f for f in history(recorded(context), "g").findings}
     assert [each.text for each in found["instance-id-twice"].evidence] == [
-        "another process came as i-ana",
+        "another process joined as i-ana",
         "i-ana was fenced: FENCED_INSTANCE_ID",
     ]
 

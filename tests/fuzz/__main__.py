@@ -51,7 +51,7 @@ def _replay(name: str, path: Path) -> int:
 
     try:
         TARGETS[name].run(path.read_bytes())
-    except Exception:  # noqa: BLE001 - whatever was found
+    except Exception:
         traceback.print_exc()
         return 1
     print(f"{name} takes {path}")

@@ -13,12 +13,13 @@ from typing import NamedTuple
 from tests.fuzz import corpus
 from tests.fuzz.target import Target
 
-TIMEOUT_SECONDS = 20
-"""An input that takes longer is a find: it would hold the broker's loop as long."""
+TIMEOUT_SECONDS = 60
+"""A slower input is a find: it would block the broker's loop for nearly as long. A busy
+machine can stop a process for 10 s, which is not a find."""
 MOST_MEGABYTES = 1500
 """Memory of a process: an input that needs more is a find."""
 GRACE_SECONDS = 240
-"""Time for imports and seeds, which are not counted: minutes on a busy machine."""
+"""Time for imports and seeds, which is not counted: minutes on a busy machine."""
 
 _STATUS = re.compile(rb"#(\d+)\t\w+ +cov: (\d+) ft: (\d+)")
 _CRASH = re.compile(rb"Test unit written to (\S+)")
@@ -30,12 +31,12 @@ class Run(NamedTuple):
 
     Attributes:
         name: of the target.
-        runs: inputs that were run.
-        per_second: of them.
+        runs: number of inputs.
+        per_second: inputs a second.
         coverage: branches and comparisons reached, as libFuzzer counts them.
-        features: coverage with how often each was reached.
+        features: coverage with the number of times that each was reached.
         finds: files with inputs that fail.
-        reason: the line that says how.
+        reason: the line with the failure.
     """
 
     name: str
@@ -59,9 +60,14 @@ def _write(folder: Path, inputs: Iterable[bytes]) -> None:
 
 
 def _command(name: str, target: Target, *arguments: str) -> list[str]:
-    limits = f"-max_len={target.longest}", f"-rss_limit_mb={MOST_MEGABYTES}"
-    worker = [sys.executable, "-m", "tests.fuzz.worker", name]
-    return [*worker, *limits, f"-timeout={TIMEOUT_SECONDS}", *arguments]
+    limits = [
+        f"-max_len={target.longest}",
+        f"-rss_limit_mb={MOST_MEGABYTES}",
+        f"-timeout={TIMEOUT_SECONDS}",
+        # libFuzzer also keeps inputs that take a shorter time than that, 10 s.
+        f"-report_slow_units={TIMEOUT_SECONDS}",
+    ]
+    return [sys.executable, "-m", "tests.fuzz.worker", name, *limits, *arguments]
 
 
 def run(name: str, folder: Path, seconds: int, target: Target, seed: int) -> Run:

@@ -1,7 +1,7 @@
 """Fuzz target: record batches, from Produce's checks to the cleaner's rewriting.
 
-Lengths and CRCs are set right after the fuzzer's changes, and records may be
-compressed only then: so the fuzzer gets behind the checks that would stop it.
+Lengths and CRCs are corrected after the fuzzer's changes, and records may be compressed
+only then, so that the fuzzer gets past the checks that would stop it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from tests.fuzz.target import Target
 
+from kohort.broker.log.lookup import find_offset
 from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import finish
 from kohort.protocol import compression, rebuilding, records
@@ -61,7 +62,7 @@ def sealed(batch: bytes) -> bytes:
 
 
 def batches(data: bytes) -> None:
-    """A batch is taken or refused, and a batch that is taken can be read back."""
+    """A batch is accepted or refused, and an accepted batch can be read back."""
     if not data:
         return
     batch = batch_of(data)
@@ -88,7 +89,7 @@ def _append(batch: bytes, *, accepted: bool, zstd: bool) -> None:
         found = partition.read(end - 1, _MOST, minimum_one=True)
         assert found.size_in_bytes == len(batch)
         for time in _TIMES:
-            found_at = finish(partition.find_offset(time))
+            found_at = finish(find_offset(partition, time))
             assert -(2**63) <= found_at.timestamp_ms < 2**63
             assert -1 <= found_at.offset < 2**63
 
@@ -129,7 +130,7 @@ def _taken(found: Iterable[T]) -> tuple[list[T], bool]:
 
 
 def _slowly(header: BatchHeader, data: bytes) -> Iterator[RecordRow]:
-    """The records as the format's documentation has them, varint by varint."""
+    """The records by the format's documentation, varint by varint."""
     position = 0
     stamp = header.max_timestamp if header.is_log_append_time else None
     try:
@@ -175,7 +176,7 @@ def _rewrite(
     rows: list[RecordRow],
     spans: list[tuple[int, int]],
 ) -> None:
-    """The cleaner and a topic's type of timestamp change nothing else in a batch."""
+    """The cleaner and a change of the timestamp type change nothing else in a batch."""
     for made in (
         finish(rebuilding.rebuild_in_pieces(header, data, spans)),
         finish(rebuilding.rebuild_in_pieces(header, data, spans, _NOW_MS)),
@@ -212,7 +213,7 @@ def _seeds() -> Iterator[bytes]:
 
 
 def _mutate(data: bytes, chance: random.Random) -> bytes:
-    """Sets a field of the header, or makes the batch of other records."""
+    """Sets a field of the header, or builds the batch from other records."""
     made = bytearray(data)
     if len(made) <= records.HEADER_SIZE:
         return bytes((_SEALED,)) + records.build_batch([_record(chance)])

@@ -11,7 +11,7 @@ from kohort.broker import telemetry
 
 @contextlib.contextmanager
 def silenced() -> Iterator[io.StringIO]:
-    """Takes error lines and drops others: to make those takes longer than most runs."""
+    """Keeps error lines and drops others: making those takes longer than most runs."""
     log = io.StringIO()
     telemetry.configure("json", "error")
     try:

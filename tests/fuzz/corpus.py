@@ -1,7 +1,7 @@
 """The corpus: inputs that reach code which no seed reaches, one file per target.
 
-Each line of a file is one input in base 64. Seeds are made by the targets and are
-not stored.
+Each line of a file is one input in base 64. The targets make seeds, which are not
+stored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import kohort
 
 FOLDER = Path(__file__).parent / "corpus"
 MOST_BYTES = 20_000
-"""Bytes of inputs that are kept for one target: seven of them stay below 200 KB."""
+"""Bytes of inputs stored for one target: seven of them stay below 200 KB."""
 
 _KOHORT = str(Path(kohort.__file__).parent)
 _GENERATED = "<"
@@ -43,10 +43,10 @@ def store(name: str, inputs: Iterable[bytes]) -> None:
 
 
 def needed(target: Target, inputs: Iterable[bytes]) -> list[bytes]:
-    """The inputs that make steps in kohort's code which no other one makes.
+    """The inputs that make steps in kohort's code which no other input makes.
 
-    Short ones come first; the target's seeds are there anyway. Inputs that fail are
-    left out.
+    Short ones come first, and the target's seeds always exist. Failing inputs are left
+    out.
     """
     known: set[Step] = set()
     for data in target.seeds():
@@ -83,7 +83,7 @@ def _steps(run: Callable[[bytes], None], data: bytes) -> set[Step]:
     sys.settrace(called)
     try:
         run(data)
-    except Exception:  # noqa: BLE001 - whatever it is, the input is a find
+    except Exception:
         return set()
     finally:
         sys.settrace(None)

@@ -19,8 +19,8 @@ from kohort.protocol.messages import WireError
 from kohort.protocol.registry import APIS, BY_KEY
 
 _RESPONSE, _COMPARED, _IN_PIECES = 1, 2, 4
-"""Flags: a response; construct has to read the bytes as the generated code does; and
-so does the code that works in pieces."""
+"""Flags: a response; construct has to read the bytes as the generated code does; and so
+does the code that works in pieces."""
 _LIMIT = 1 << 16
 """``socket.request.max.bytes`` of the frames."""
 _POOL = Pool()
@@ -96,7 +96,7 @@ def _said(message: Any, version: int) -> Any:
 
 
 def _prefix(side: Side) -> bytes:
-    # Layouts of every version would take seconds to make.
+    # Making layouts of every version would take seconds.
     flags = _COMPARED | _IN_PIECES if side.version == side.api.newest else 0
     flags |= 0 if side.is_request else _RESPONSE
     return bytes((side.api.key, side.version, flags))
@@ -153,17 +153,17 @@ def _fed(pieces: list[bytes]) -> tuple[list[bytes], str]:
             found += framer.feed(piece)
         except FrameSizeError as error:
             found += error.frames
-            return [b[start:end] for b, start, end in found], str(error)
-        # A long frame that is under way is kept without its size.
+            return [bytes(b[start:end]) for b, start, end in found], str(error)
+        # An incomplete long frame is kept without its size.
         used = sum(4 + end - start for _, start, end in found)
         assert came - used - framer.unfinished in {0, 4}
-    return [b[start:end] for b, start, end in found], ""
+    return [bytes(b[start:end]) for b, start, end in found], ""
 
 
 def _streams() -> Iterator[bytes]:
     yield b"\x02\x03\x06" + b"\0\0\0\x05hello\0\0\0\0\0\0\0\x01x"
     yield b"\x01\x02" + b"\0\0\0\x02hi\xff\xff\xff\xff"
-    # Gathered in pieces: LONG_FRAME and more.
+    # Gathered in pieces: at least LONG_FRAME.
     yield b"\x0f" + b"\xff" * 15 + b"\0\0\x40\x01" + bytes(0x4001) + b"\0\0\0\x01y"
 
 

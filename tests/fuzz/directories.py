@@ -1,7 +1,7 @@
-"""Fuzz target: a data directory whose files are changed is opened, or refused.
+"""Fuzz target: a data directory with changed files is opened, or refused.
 
-An input is a byte for one of the directories that are made here, a byte of flags,
-and a list of edits: file, kind, int16 position, size, and that many bytes.
+An input is a byte for one of the directories that are made here, a byte of flags, and a
+list of edits: file, kind, int16 position, size, and that many bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tests.fuzz.target import Target
 from tests.log.storage import CLUSTER, NODE, TOPIC_ID, segments_of, temporary_folder
 
 from kohort.broker.log import checkpoints, compaction
-from kohort.broker.log.directory import DataDir, DataDirError
+from kohort.broker.log.directory import DataDir
+from kohort.broker.log.lookup import find_offset
 from kohort.broker.log.metadata import (
     ClusterMetadata,
     PartitionMetadata,
@@ -28,7 +29,7 @@ from kohort.broker.log.metadata import (
 )
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.settings import LogConfig
-from kohort.broker.log.store import StorageError
+from kohort.broker.log.store import DataDirError, StorageError
 from kohort.broker.long_work import finish
 from kohort.protocol import records
 from kohort.protocol.messages import WireError
@@ -42,8 +43,8 @@ Row = tuple[int, int, bytes]
 _NOW_MS = 1_700_000_000_000
 _TOPIC = "t-0"
 _SEALED, _MARKED, _UNMARKED = 1, 2, 4
-"""Flags: changed batches get their CRC set; the broker was stopped cleanly; it was
-not."""
+"""Flags: changed batches get a correct CRC; the broker was stopped cleanly; it was not.
+"""
 (OVERWRITE, INSERT, CUT, APPEND, DELETE, RENAME, ZERO, REPEAT) = range(8)
 _SUFFIXES = (".swap", ".cleaned", ".deleted", ".tmp", ".bak", "")
 _MOST_EDITS = 6
@@ -77,13 +78,13 @@ def edits_of(data: bytes) -> list[Edit]:
 
 
 class Opened(NamedTuple):
-    """The batches that a partition serves once it is open.
+    """The batches that an open partition serves.
 
     Attributes:
         start, end: its offsets.
         rows: the batches that can be read.
-        is_whole: whether reading came to the end.
-        epochs: leader epochs and where they begin.
+        is_whole: whether reading reached the end.
+        epochs: leader epochs and their starts.
     """
 
     start: int
@@ -129,10 +130,10 @@ def _play(
 def _check_again(
     path: Path, made: Image, damaged_at: int, opened: Opened, *, is_forged: bool
 ) -> None:
-    """The next start finds the same, or flushed batches that are damaged.
+    """Checks that the next start finds the same, or damaged flushed batches.
 
     A start reads flushed batches only after a crash, or if an index does not fit. If a
-    log could not be read to its end, such a start cuts the rest off, so it is whole
+    log could not be read to its end, such a start cuts off the rest, so it is whole
     then; if the batch there is forged, the log may also end elsewhere.
     """
     try:
@@ -149,7 +150,7 @@ def _check_again(
 
 
 def _check_refusal(path: Path, image: Image, edits: list[Edit], why: str) -> None:
-    """A refusal cuts nothing off, and stays."""
+    """Checks that a refusal cuts nothing off, and is repeated."""
     if not any(edit.kind % 8 == RENAME for edit in edits):
         for name, data in _read(path).items():
             assert not _is_log(name) or data == image[name], "nothing is cut"
@@ -163,12 +164,12 @@ def _check_refusal(path: Path, image: Image, edits: list[Edit], why: str) -> Non
 def _check_kept(
     made: Image, damaged_at: int, opened: Opened, *, is_forged: bool
 ) -> None:
-    """Batches before the first change of a log are served as they were."""
+    """Checks that batches before the first change of a log are unchanged."""
     served = {row[0]: row for row in opened.rows}
     for row in _rows(made):
         if row[1] < damaged_at and row[0] >= opened.start:
             assert served.get(row[0]) == row, f"offset {row[0]} is lost"
-    # Behind it reading trusts offsets as they are.
+    # After it, reading trusts offsets.
     offsets = [row[:2] for row in opened.rows if row[1] < damaged_at]
     assert all(a[1] < b[0] for a, b in pairwise(offsets))
     if damaged_at == _EVERYTHING:
@@ -201,8 +202,8 @@ def _served(partition: Partition) -> Opened:
         for batch in partition.batches(start):
             header = records.read_header(batch)
             rows.append((header.base_offset, header.last_offset, bytes(batch)))
-        finish(partition.find_offset(_NOW_MS))
-        finish(partition.find_offset(-3))
+        finish(find_offset(partition, _NOW_MS))
+        finish(find_offset(partition, -3))
     except StorageError:
         is_whole = False
     return Opened(start, end, rows, is_whole, tuple(partition.epochs.entries))
@@ -258,7 +259,7 @@ def _moved(name: str, by: int) -> str:
 
 
 def _sealed(log: bytes) -> bytes:
-    """A log with the CRC of each batch set right, as far as lengths are right."""
+    """A log with a correct CRC for each batch, as far as lengths are right."""
     made, at = b"", 0
     while len(log) - at >= records.HEADER_SIZE:
         size = records.read_header(log, at).size
@@ -288,7 +289,7 @@ def _hit(made: Image, image: Image, name: str) -> int:
     if kind == "snapshot":
         return _EVERYTHING
     if kind != "log" or name not in made or name not in image:
-        # Entries of an index are trusted where a log is not read, as in Kafka.
+        # As in Kafka, index entries are trusted where a log is not read.
         return int(number)
     before, after = made[name], image[name]
     differing = (
@@ -366,7 +367,7 @@ def _is_log(name: str) -> bool:
 
 
 def _rows(image: Image) -> list[Row]:
-    """The batches of all segments, as far as they are whole."""
+    """The whole batches of all segments."""
     rows: list[Row] = []
     for name in sorted(image):
         if _is_log(name):

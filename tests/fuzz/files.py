@@ -29,7 +29,7 @@ _LOG_SIZE = 10_000
 
 
 def files(data: bytes) -> None:
-    """A file is refused, or is the same once it is written again.
+    """A file is refused, or is the same after writing it again.
 
     Args:
         data: the number of a file, one byte; then its contents.
@@ -70,7 +70,7 @@ def _properties(_: Path, data: bytes) -> None:
 
 
 def _snapshot(_: Path, data: bytes) -> None:
-    # The CRC is set right, so that the bytes behind it are read.
+    # The CRC is corrected, so that the bytes after it are read.
     data = data[:2] + struct.pack(">I", crc_of(data[2:])) + data[2:]
     try:
         found = snapshots.decode(data)
@@ -137,8 +137,8 @@ def _seeds() -> Iterator[bytes]:
     yield b"\2" + b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
     yield b"\3" + b"#x\nversion=1\nkohort.format=1\n"
     producers = Producers()
-    state = ProducerState(1, AppendedBatch(0, 1, 0, 1, 5))
-    state.batches.append(AppendedBatch(2, 3, 2, 3, 6))
+    state = ProducerState(1)
+    state.batches += AppendedBatch(0, 1, 0, 1, 5), AppendedBatch(2, 3, 2, 3, 6)
     producers.states[7] = state
     made = snapshots.encode(producers)
     yield b"\4" + made[:2] + made[6:]
@@ -152,7 +152,7 @@ _OTHERS = (b"1e999", b"-1", b"9" * 30, b"null", b"{}", b'"x"', b"[" * 1100, b"1.
 
 
 def _mutate(data: bytes, chance: random.Random) -> bytes:
-    """Puts something else in the place of a number, a text, an object or a list."""
+    """Replaces a number, a text, an object or a list."""
     found = [*_WORDS.finditer(data)]
     if not found:
         return data + chance.choice(_OTHERS)

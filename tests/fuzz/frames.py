@@ -1,4 +1,4 @@
-"""Streams of requests that are almost right, for any reader of them."""
+"""Streams of almost valid requests, for any reader of them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def _payloads(draw: st.DrawFn, apis: tuple[Api, ...]) -> bytes:
 
 @st.composite
 def mutated_frames(draw: st.DrawFn, apis: tuple[Api, ...] = APIS) -> bytes:
-    """What a client sends: one to three requests, wrong somewhere.
+    """One to three requests of a client, with a fault somewhere.
 
-    Mostly whole frames around a body that is wrong; also wrong headers, wrong
-    sizes, and mutations across frames.
+    Mostly whole frames around a wrong body; also wrong headers, wrong sizes, and
+    mutations across frames.
 
     Args:
-        draw: hypothesis gives it.
-        apis: the APIs that are asked for, each in any of its versions.
+        draw: from hypothesis.
+        apis: the APIs of the requests, each in any of its versions.
     """
     out = b""
     for _ in range(draw(st.integers(1, 3))):

@@ -95,10 +95,10 @@ def _group(data: bytes) -> None:
 
 
 def _log(data: bytes) -> None:
-    """Reads a batch by the quick way and by the long way, and loads its records."""
+    """Reads a batch by both implementations, and loads its records."""
     pairs = _pairs(data)
     found = _decoded(pairs, 0)
-    # Times that take two bytes are read one by one.
+    # Times of two bytes are read one by one.
     assert _decoded(pairs, 1000) == found
     if found is not None:
         _load(found)
@@ -134,7 +134,7 @@ def _load(found: list[Record]) -> None:
 
 
 def _perform(effects: list[Effect]) -> tuple[float, list[Any]]:
-    """Renders and encodes all groups, and returns the timers that are armed."""
+    """Renders and encodes all groups, and returns the armed timers."""
     keys, latest = [], _NOW
     for effect in effects:
         if isinstance(effect, Append):
@@ -171,7 +171,7 @@ def _packed(pairs: list[Pair]) -> bytes:
 
 
 def _refusing(check: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """Decodes bytes from outside, for which a `WireError` is a valid result."""
+    """Decodes bytes from outside, which may raise `WireError`."""
 
     def checked(data: bytes) -> None:
         try:

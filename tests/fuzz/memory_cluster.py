@@ -1,7 +1,7 @@
-"""A cluster without sockets: connections in memory, a clock that is moved by hand.
+"""A cluster without sockets: connections in memory, and a clock that is moved by hand.
 
-The same steps do the same every time: ids are numbers, and time passes only when a
-scene says so.
+The same steps have the same results every time: ids are numbers, and time passes only
+when a scene moves it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from kohort.broker.ids import Ids
 from kohort.broker.log import compaction
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
+from kohort.broker.long_reads import LongReads
 
 MOST_FIRED = 20_000
-"""Timers that one step may fire: more are armed again and again."""
+"""Timers that one step may fire: more means that some are armed endlessly."""
 MOST_TURNS = 200_000
 """Turns of the loop that a step may take."""
 IDLE_TURNS = 4
-"""Turns without long work after which none is to come: an answer leads to the next
+"""Turns without long work after which none will follow: a response leads to the next
 request of its connection within two."""
 FAULTS = ("request_failed", "reply_failed", "timer_failed", "Traceback")
-"""Lines in the log that say that kohort has a fault."""
+"""Log lines that show a defect of kohort."""
 
 
 class NumberedIds(Ids):
@@ -80,7 +81,7 @@ class Transport(asyncio.Transport):
         self.sent = bytearray()
         self.received = bytearray()
         self.is_lost = False
-        self._protocol: Connection
+        self._protocol: Connection | LongReads
         self._loop = asyncio.get_running_loop()
         self._high = 64 * 1024
         self._waiting = bytearray()
@@ -105,13 +106,13 @@ class Transport(asyncio.Transport):
             self._deliver()
 
     def send_eof(self) -> None:
-        """Sends no more."""
+        """Sends the end of the stream."""
         if not self._has_eof:
             self._has_eof = True
             self._deliver()
 
     def lose(self) -> None:
-        """Goes away without a word."""
+        """Disconnects without a word."""
         self._is_closing = True
         self._lost()
 
@@ -127,14 +128,26 @@ class Transport(asyncio.Transport):
     def _deliver(self) -> None:
         if self._is_paused or self._is_closing:
             return
-        if self._waiting:
-            data, self._waiting = bytes(self._waiting), bytearray()
-            self.sent += data
-            self._protocol.data_received(data)
+        while self._waiting and not self._is_paused and not self._is_closing:
+            self._pass_on()
         if self._has_eof and not self._waiting and not self._is_paused:
             keeps_open = self._protocol.eof_received()
             if not keeps_open:
                 self.close()
+
+    def _pass_on(self) -> None:
+        """Passes waiting bytes on: all, or as many as there is room for."""
+        room = None
+        if isinstance(self._protocol, LongReads):
+            room = self._protocol.get_buffer(-1)
+        data = bytes(self._waiting[: None if room is None else len(room)])
+        del self._waiting[: len(data)]
+        self.sent += data
+        if isinstance(self._protocol, Connection):
+            self._protocol.data_received(data)
+        elif room is not None:
+            room[: len(data)] = data
+            self._protocol.buffer_updated(len(data))
 
     def _lost(self) -> None:
         if not self.is_lost:
@@ -142,6 +155,15 @@ class Transport(asyncio.Transport):
             self._protocol.connection_lost(None)
 
     # -- calls of the connection
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Passes on everything to another protocol from now on."""
+        assert isinstance(protocol, LongReads)
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """The protocol in use."""
+        return self._protocol
 
     def set_write_buffer_limits(
         self,
@@ -180,11 +202,11 @@ class Transport(asyncio.Transport):
         self._loop.call_soon(self._deliver)
 
     def is_reading(self) -> bool:
-        """Whether the connection reads."""
+        """True while the connection reads."""
         return not self._is_paused
 
     def is_closing(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """True if it is closed, or about to be."""
         return self._is_closing
 
     def close(self) -> None:
@@ -204,16 +226,18 @@ class World:
     Args:
         config: configuration that differs from `BASE`.
         log: its lines.
-        data_dir: where topics and records are kept; None for memory.
-        is_hasty: whether steps follow one another while long work goes on.
+        data_dir: folder of topics and records; None for memory.
+        is_hasty: whether steps follow one another during long work.
     """
 
     BASE: Mapping[str, object] = {
         "offsets.topic.num.partitions": 2,
         "num.partitions": 2,
         "group.initial.rebalance.delay.ms": 0,
-        # So that a month passes in few steps.
+        # So that a month takes few steps.
         "offsets.retention.check.interval.ms": 2**31 - 1,
+        "transaction.state.log.num.partitions": 2,
+        "transaction.remove.expired.transaction.cleanup.interval.ms": 2**31 - 1,
     }
 
     def __init__(
@@ -245,7 +269,7 @@ class World:
         self._generations: dict[str, int] = {}
         self._limit: int = settings["group.max.size"]
         self._has_limit = True
-        self.cluster.load_groups()
+        self.cluster.load_coordinators()
 
     def connect(self, number: int) -> Transport:
         """A new connection, to a node by its number."""
@@ -255,15 +279,15 @@ class World:
         return transport
 
     async def settle(self) -> None:
-        """Lets the loop turn until long work is done; then checks the invariants."""
+        """Runs the loop until long work is done; then checks the invariants."""
         await self._turn(waits=not self._is_hasty)
         if not self.cluster.shards.loader.is_busy:
-            # A log that is being loaded is not to change.
+            # A log must not change while it is being loaded.
             self._clean_on()
         self.check()
 
     async def finish(self) -> None:
-        """Lets all long work come to its end."""
+        """Finishes all long work."""
         await self._turn()
         self.check()
 
@@ -271,7 +295,7 @@ class World:
         idle = 0
         for _ in range(MOST_TURNS):
             await asyncio.sleep(0)
-            # Ended work makes room for the next request of its connection.
+            # Finished work makes room for the next request of its connection.
             idle = 0 if waits and len(self.cluster.long_work) else idle + 1
             if idle >= IDLE_TURNS:
                 return
@@ -336,7 +360,7 @@ class World:
                 del self._cleanings[partition]
 
     def facts(self) -> dict[str, object]:
-        """The state that a restart has to find."""
+        """The state that a restart has to restore."""
         return {
             topic.name: (
                 topic.id,
@@ -347,7 +371,7 @@ class World:
         }
 
     async def stop(self) -> None:
-        """Ends work under way, and closes all files."""
+        """Ends current work, and closes all files."""
         await self.finish()
         while self._cleanings:
             self._clean_on()
@@ -359,7 +383,7 @@ class World:
         """Checks the invariants after every step."""
         text = self.log.getvalue()
         assert not any(fault in text for fault in FAULTS), text
-        # A request may have changed it: groups of before may be larger.
+        # A request may have changed it: earlier groups may be larger.
         self._has_limit &= self.cluster.config["group.max.size"] == self._limit
         known = set()
         for group in self.cluster.shards.groups():
@@ -389,7 +413,7 @@ _loop: list[asyncio.AbstractEventLoop] = []
 
 
 def play(scene: Callable[[io.StringIO], Any]) -> None:
-    """Runs a scene, a coroutine function, on the one loop of this process."""
+    """Runs a scene, a coroutine function, on the only loop of this process."""
     if not _loop:
         _loop.append(asyncio.new_event_loop())
     with silenced() as log:

@@ -13,14 +13,14 @@ _TEXTS = ("", "t", "g", "range", "consumer", "\u00e9", "x" * 127, "x" * 250)
 _BYTES = (b"", b"\0\0", b"\0" * 127, b"\xff" * 9)
 _NUMBERS = (0, 1, 2, 3, 5, 10, -1, -2, 100, 1000, 10_000)
 _MOST_ROWS = 64
-"""Rows of an array that is doubled: enough for every limit on repeated names."""
+"""Rows of a doubled array: enough for every limit on repeated names."""
 
 
 class Pool:
     """Values that mean something to the broker, by the kind of their field.
 
     Args:
-        texts: names, ids and settings that a scene has.
+        texts: names, ids and settings of a scene.
         uuids: 16 bytes each.
         blobs: record batches, subscriptions.
     """
@@ -50,7 +50,7 @@ class Pool:
 
 
 def mutated(message: Any, version: int, pool: Pool, chance: random.Random) -> Any:
-    """A message that differs in one field, in it or in a row of it."""
+    """A message that differs in one field of it or of one of its rows."""
     declared: type = type(message)
     fields = fields_of(declared)
     here = [i for i, f in enumerate(fields) if f.exists_in(version)]

@@ -17,10 +17,10 @@ class Target(NamedTuple):
         run: takes one input. It raises nothing for an input that kohort reads or
             refuses as documented, whatever the bytes are.
         seeds: makes the inputs that fuzzing starts from, in addition to the corpus.
-        mutate: changes an input in a way that keeps it well-formed. The fuzzer's own
-            mutations are used in turn with it.
+        mutate: changes an input and keeps it well-formed. The fuzzer's own mutations
+            are used in turn with it.
         longest: limit of an input in bytes.
-        weight: share of the time that is given to all targets.
+        weight: share of the total time.
     """
 
     run: Callable[[bytes], None]

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.fuzz
 
 
 def test_a_planted_fault_is_found(tmp_path: Path) -> None:
-    """Its input is kept, and fails again without atheris."""
+    """The failing input is kept, and fails again without atheris."""
     pytest.importorskip("atheris", reason="atheris comes with kohort[dev]")
     done = run("tests.fuzz.planted_fault:PLANTED", tmp_path, 60, PLANTED, seed=1)
     assert "PlantedError" in done.reason

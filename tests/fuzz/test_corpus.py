@@ -17,7 +17,7 @@ MUTATIONS = 1
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_seed_and_input_runs(name: str) -> None:
-    """An input that was a find once stays in the corpus."""
+    """A former find stays in the corpus."""
     target = TARGETS[name]
     inputs = [*target.seeds(), *corpus.stored(name)]
     assert inputs
@@ -27,7 +27,7 @@ def test_every_seed_and_input_runs(name: str) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_mutated_seeds_run(name: str) -> None:
-    """Mutators make inputs of any seed, the same ones every time."""
+    """Mutators make inputs from any seed, the same ones every time."""
     target = TARGETS[name]
     if target.mutate is None:
         return
@@ -39,7 +39,7 @@ def test_mutated_seeds_run(name: str) -> None:
 
 
 def test_the_corpus_is_small_and_has_no_input_of_no_target() -> None:
-    """Each clone of the repository carries it."""
+    """Each clone of the repository contains it."""
     paths = [*corpus.FOLDER.glob("*")]
     assert {path.stem for path in paths} <= TARGETS.keys()
     assert sum(path.stat().st_size for path in paths) < MOST_BYTES
@@ -48,7 +48,7 @@ def test_the_corpus_is_small_and_has_no_input_of_no_target() -> None:
 def test_a_corpus_is_found_as_it_was_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twice the same input is one."""
+    """Equal inputs are stored once."""
     monkeypatch.setattr(corpus, "FOLDER", tmp_path)
     corpus.store("some", [b"longer\0\n", b"", b"", b"\xff"])
     assert corpus.stored("some") == [b"", b"\xff", b"longer\0\n"]

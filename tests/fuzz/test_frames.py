@@ -37,7 +37,7 @@ def _read(buffer: Received, start: int, end: int) -> object:
 
 
 def _frames(framer: Framer, data: bytes) -> tuple[list[Frame], bool]:
-    """(frames, whether the stream goes on)."""
+    """Returns the frames, and whether the stream goes on."""
     try:
         return framer.feed(data), True
     except FrameSizeError as error:
@@ -45,7 +45,7 @@ def _frames(framer: Framer, data: bytes) -> tuple[list[Frame], bool]:
 
 
 def _outcomes(stream: bytes) -> Counter[str]:
-    """How the requests of a stream ended."""
+    """The results of the requests in a stream."""
     outcomes: Counter[str] = Counter()
     frames, goes_on = _frames(Framer(LIMIT), stream)
     for buffer, start, end in frames:
@@ -66,7 +66,7 @@ def _outcomes(stream: bytes) -> Counter[str]:
 
 @given(stream=mutated_frames())
 def test_reading_costs_what_came_in(stream: bytes) -> None:
-    """No length in a frame is believed before its bytes are there."""
+    """No length in a frame is trusted before its bytes are there."""
     _outcomes(stream)  # codecs are made on first use
     tracemalloc.start()
     try:
@@ -78,7 +78,7 @@ def test_reading_costs_what_came_in(stream: bytes) -> None:
 
 
 def test_the_streams_are_worth_reading() -> None:
-    """Of what the strategy makes, some is read, some refused, some has a bad size."""
+    """The strategy makes streams that are read, refused, or have a wrong size."""
     seen: Counter[str] = Counter()
 
     @settings(max_examples=300, database=None, derandomize=True)

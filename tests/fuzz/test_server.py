@@ -1,4 +1,4 @@
-"""A broker that is sent anything goes on serving others."""
+"""A broker serves other clients, whatever one sends."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from kohort.protocol.registry import APIS
 WITHOUT_CREATION = tuple(
     api for api in APIS if api.name not in {"CreateTopics", "CreatePartitions"}
 )
-"""These two may make 10,000 partitions a request: allowed, but not fast."""
+"""These two may create 10,000 partitions per request: allowed, but not fast."""
 
 FACTOR = 20
 """Streams per example of the profile: 300 by default, 1,500 with ``ci``."""
 
 
 class Served:
-    """A broker, a client that behaves, and what has been logged."""
+    """A broker, a well-behaved client, and the log."""
 
     def __init__(self, runner: asyncio.Runner, log: io.StringIO) -> None:
         self.runner = runner
         self.log = log
-        # Between examples the loop stands still, for as long as it takes to make
-        # one: nobody is idle for that.
+        # Between examples the loop stands still while one is made: no connection is
+        # idle because of that.
         self.broker = Broker({"connections.max.idle.ms": -1})
         self.client: WireClient
         self._stack = contextlib.AsyncExitStack()
@@ -48,7 +48,7 @@ class Served:
         await self._stack.aclose()
 
     async def survives(self, stream: bytes) -> None:
-        """Sends a stream and vanishes; the other client does not notice."""
+        """Sends a stream and disconnects; the other client is not affected."""
         _, writer = await asyncio.open_connection(self.broker.host, self.broker.port)
         writer.write(stream)
         await self._is_served()
@@ -81,7 +81,7 @@ def served() -> Iterator[Served]:
 )
 @given(stream=mutated_frames(WITHOUT_CREATION), noise=st.binary(max_size=50))
 def test_no_stream_ends_the_broker(served: Served, stream: bytes, noise: bytes) -> None:
-    """Nor makes a handler fail: every refusal is one that was meant."""
+    """No stream makes a handler fail: every refusal is intended."""
     served.runner.run(served.survives(stream + noise))
     assert "request_failed" not in served.log.getvalue()
     assert "Traceback" not in served.log.getvalue()

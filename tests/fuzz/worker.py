@@ -22,7 +22,7 @@ os.environ["KOHORT_FROZEN"] = "1"
 GENERATED = "<"
 """First character of the file name of generated code."""
 MUTATED = 0.6
-"""Share of the mutations that the target makes itself, if it makes any."""
+"""Share of the mutations that the target makes itself, if it can."""
 
 
 def _instrument_generated_code() -> None:

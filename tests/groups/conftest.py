@@ -1,4 +1,4 @@
-"""The programs of bench/ are found: `python -m bench.answers` runs from the root."""
+"""Makes bench/ importable: `python -m bench.answers` runs from the root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group in each of the five states, and the requests that it may get there."""
+"""A group in each of the five states, and the requests that it may receive there."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Scene:
 
     Attributes:
         context: the coordinator, with Kafka's default delay.
-        a: leads the group, or did.
-        b: follows.
-        c: follows, too; in PreparingRebalance it is the last one to rejoin.
-        old: in a group of static members, who had B's place before B. It was
+        a: the leader, now or before.
+        b: a follower.
+        c: a follower, too; in PreparingRebalance it is the last one to rejoin.
+        old: in a group of static members, the member whose place B took. It was
             replaced in the first generation.
-        context_class: plays with the coordinator; bench/answers.py puts one in
-            its place that plays with a broker.
+        context_class: plays with the coordinator; bench/answers.py replaces it by one
+            that plays with a broker.
     """
 
     context_class: ClassVar[type[Context]] = Context
@@ -35,7 +35,7 @@ class Scene:
         self.context = self.context_class(
             **{"initial_rebalance_delay_ms": 3_000} | options,  # type: ignore[arg-type]
         )
-        # A simple consumer was there first; its offsets are the group's.
+        # A simple consumer came first; the group has its offsets.
         self.context.commit([("orders", 0, 5, -1, ""), ("other", 0, 5, -1, "")])
         self.a, self.b, self.c, self.old = (
             self.context.member(
@@ -59,27 +59,27 @@ class Scene:
         getattr(self, f"_to_{state}")()
         assert self.context.state() == state
 
-    def _to_Stable(self) -> None:  # noqa: N802 - a state
-        """It is."""
+    def _to_Stable(self) -> None:
+        """The group is Stable already."""
 
-    def _to_PreparingRebalance(self) -> None:  # noqa: N802 - a state
+    def _to_PreparingRebalance(self) -> None:
         assert not self.a.join().answered
 
-    def _to_CompletingRebalance(self) -> None:  # noqa: N802 - a state
+    def _to_CompletingRebalance(self) -> None:
         self._to_PreparingRebalance()
         self.b.join()
         assert self.c.join().result.generation_id == 2
 
-    def _to_Empty(self) -> None:  # noqa: N802 - a state
+    def _to_Empty(self) -> None:
         for member in (self.a, self.b, self.c):
             member.leave()
 
-    def _to_Dead(self) -> None:  # noqa: N802 - a state
+    def _to_Dead(self) -> None:
         self._to_Empty()
         assert self.context.delete() == 0
 
     def newcomer(self, **options: object) -> Member:
-        """Somebody new, who has what it takes."""
+        """A new client that can join."""
         mine = {
             "protocols": ORDERS,
             "protocol_type": self.a.protocol_type,
@@ -88,7 +88,7 @@ class Scene:
         return self.context.member("D", **mine | options)
 
     def heartbeats(self, seconds: int, *members: Member) -> None:
-        """These show signs of life for a while; the others do not."""
+        """These members show signs of life for a while; the others do not."""
         for _ in range(seconds):
             for member in members:
                 member.heartbeat()
@@ -96,12 +96,12 @@ class Scene:
 
 
 def said(pending: Pending[JoinResult] | Pending[SyncResult]) -> str:
-    """How a join or a sync is answered: an error code, or not yet."""
+    """The answer to a join or a sync: an error code, or none yet."""
     return str(pending.result.error_code) if pending.answered else "waits"
 
 
 def _with_given_id(scene: Scene) -> Member:
-    """Somebody who got an id, in a group that is gone since if it is to be Dead."""
+    """A client with a new id, whose group was deleted since if the state is Dead."""
     member = scene.newcomer()
     is_dead = scene.context.state() == "Dead"
     assert member.join().result.error_code == 79
@@ -111,7 +111,7 @@ def _with_given_id(scene: Scene) -> Member:
 
 
 def _commit(member: Member, **over: object) -> str:
-    """A commit's code; where versions differ, of v8 and of v9."""
+    """A commit's error code; if versions differ, those of v8 and of v9."""
     codes = [
         str(member.commit("orders", 7, is_old=is_old, **over)) for is_old in (1, 0)
     ]
@@ -142,7 +142,7 @@ PLAYS: dict[str, Callable[[str], str]] = {
     "JoinGroup v4 and later, new member": lambda state: said(
         Scene(state).newcomer().join()
     ),
-    "JoinGroup, with an id that was given out": lambda state: said(
+    "JoinGroup, pending member": lambda state: said(
         _with_given_id(Scene(state)).join()
     ),
     "JoinGroup, unknown member id": lambda state: said(
@@ -192,7 +192,7 @@ PLAYS: dict[str, Callable[[str], str]] = {
         Scene(state, static=True).old.heartbeat()
     ),
     "LeaveGroup": lambda state: str(Scene(state).b.leave()),
-    "LeaveGroup, with an id that was given out": lambda state: str(
+    "LeaveGroup, pending member": lambda state: str(
         _with_given_id(Scene(state)).leave()
     ),
     "LeaveGroup, unknown member id": lambda state: str(
@@ -230,7 +230,7 @@ PLAYS: dict[str, Callable[[str], str]] = {
     ),
     "DeleteGroups": lambda state: str(Scene(state).context.delete()),
 }
-"""What each request is answered in a state, by its name in docs/groups.md."""
+"""The answer to each request in a state, by its name in docs/reference/groups.md."""
 
 
 def _lead(scene: Scene) -> Pending[SyncResult]:

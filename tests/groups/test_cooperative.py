@@ -1,7 +1,7 @@
-"""KIP-429: a rebalance in two steps, in which nobody stops who loses nothing.
+"""KIP-429: a rebalance in two steps, which stops no member that loses nothing.
 
-The broker has no part of its own in it. Assignors put what a member owns into
-its metadata; a member that gave something up says so by joining again.
+The broker plays no part in it. Assignors put a member's owned partitions into its
+metadata; a member that has given up partitions joins again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kohort.protocol.consumer import Subscription, TopicPartitions, encode
 
 
 def owning(*partitions: int) -> list[tuple[str, bytes]]:
-    """What a member of cooperative-sticky joins with."""
+    """The join metadata of a cooperative-sticky member that owns these partitions."""
     owned = [TopicPartitions("orders", partitions)] if partitions else []
     return [("cooperative-sticky", encode(Subscription(["orders"], b"", owned)))]
 
@@ -24,13 +24,13 @@ def member(context: Context, name: str, *owned: int) -> Member:
 
 
 def test_a_newcomer_gets_what_is_given_up(context: Context) -> None:
-    """A gives up one of two partitions: two rebalances, and A commits throughout."""
+    """A gives up one of two partitions: two rebalances, and A can always commit."""
     a, b = member(context, "A"), member(context, "B")
     a.join()
     a.sync([(a.member_id, b"0 1")])
     joining = b.join()
 
-    # The first step: A keeps both while it joins, and is told to keep one.
+    # The first step: A keeps both while it joins, and is assigned one.
     assert a.heartbeat() == 27
     assert a.commit("orders", 10) == 0
     told = a.join(protocols=owning(0, 1)).result
@@ -41,7 +41,7 @@ def test_a_newcomer_gets_what_is_given_up(context: Context) -> None:
     assert waiting.result.assignment == b""
     assert a.commit("orders", 11) == 0
 
-    # The second step: A, who leads, joins again, because it gave up partition 1.
+    # The second step: A, the leader, joins again, because it gave up partition 1.
     again = a.join(protocols=owning(0))
     assert context.notice("rebalance_started").fields["cause"] == "leader_rejoined"
     assert b.heartbeat() == 27
@@ -60,7 +60,7 @@ def test_a_newcomer_gets_what_is_given_up(context: Context) -> None:
 def test_only_who_gave_something_up_makes_a_rebalance(
     context: Context, gives_up: tuple[int, ...]
 ) -> None:
-    """A follower that joins with what it owned before gets the answer it had."""
+    """A follower that joins with unchanged owned partitions gets the same answer."""
     a, b = member(context, "A"), member(context, "B", 1, 2)
     context.form([a, b])
     kept = [p for p in (1, 2) if p not in gives_up]
@@ -72,9 +72,9 @@ def test_only_who_gave_something_up_makes_a_rebalance(
 def test_eager_and_cooperative_members_need_a_protocol_in_common(
     context: Context,
 ) -> None:
-    """KIP-429's way to upgrade: members that know both come first.
+    """KIP-429's way to upgrade: first come members that support both protocols.
 
-    The group goes over to the new one when the last member knows it.
+    The group switches to the new one when the last member supports it.
     """
     both = [*owning(), ("range", b"")]
     a, b = (context.member(n, protocols=[("range", b"")]) for n in "AB")

@@ -1,4 +1,4 @@
-"""docs/groups.md says what the coordinator does: its tables are played, row by row."""
+"""Plays the tables of docs/reference/groups.md on the coordinator, row by row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.groups.triggers import NO_TRIGGERS, TRIGGERS
 from kohort.broker.coordinator.state import TRANSITIONS
 from kohort.protocol.errors import ErrorCode
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "groups.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "reference" / "groups.md").read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -25,19 +25,19 @@ def rows(heading: str) -> list[list[str]]:
 
 
 def by_state_and_trigger(heading: str) -> dict[tuple[str, str], list[str]]:
-    """The rows of a table of triggers; every row is one of its own."""
+    """The rows of a table of triggers; no two are equal."""
     table = {(row[0], row[1]): row[2:] for row in rows(heading)}
     assert len(table) == len(rows(heading))
     return table
 
 
 DOCUMENTED = by_state_and_trigger("Transitions")
-IGNORED = by_state_and_trigger("What is no trigger")
-ANSWERS = {row[0]: row[1:] for row in rows("What each request is answered")}
+IGNORED = by_state_and_trigger("No transition")
+ANSWERS = {row[0]: row[1:] for row in rows("Response to each request")}
 
 
 def test_the_transitions_are_those_of_the_code() -> None:
-    """Neither the document nor the coordinator's table has one more."""
+    """The document and the coordinator's table have the same transitions."""
     documented = {(before, after) for (before, _), (after, _) in DOCUMENTED.items()}
     assert documented == {
         (str(before), str(after))
@@ -56,7 +56,7 @@ def test_every_row_is_played() -> None:
 
 @pytest.mark.parametrize(("state", "trigger"), list(TRIGGERS))
 def test_trigger(state: str, trigger: str) -> None:
-    """It takes the group to the documented state, for the documented cause."""
+    """The trigger takes the group to the documented state, for the documented cause."""
     after, cause = DOCUMENTED[state, trigger]
     scene = TRIGGERS[state, trigger]()
     context = next(scene)
@@ -72,7 +72,7 @@ def test_trigger(state: str, trigger: str) -> None:
 
 @pytest.mark.parametrize(("state", "what"), list(NO_TRIGGERS))
 def test_no_trigger(state: str, what: str) -> None:
-    """The group stays in its state and its generation."""
+    """The group keeps its state and its generation."""
     scene = NO_TRIGGERS[state, what]()
     context = next(scene)
     assert context.state() == state
@@ -85,13 +85,13 @@ def test_no_trigger(state: str, what: str) -> None:
 
 @pytest.mark.parametrize("request_name", list(PLAYS))
 def test_answers(request_name: str) -> None:
-    """The request is answered in each state as its row says."""
+    """In each state the request is answered as its row says."""
     played = [PLAYS[request_name](state) for state in STATES]
     assert played == ANSWERS[request_name]
 
 
 def test_the_numbers_are_explained() -> None:
-    """Each error code of the table is named below it, as Kafka names it."""
+    """Each error code of the table is listed below it, with Kafka's name."""
     codes = {
         code
         for cells in ANSWERS.values()

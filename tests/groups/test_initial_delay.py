@@ -1,29 +1,29 @@
 """KIP-134's test plan: members start with gaps, and rebalances are counted.
 
-All on virtual time, with members that do as Kafka's consumer does. The rows
-that are marked as such in docs/initial-delay.md were played with Apache Kafka,
-too, with the same counts and times.
+All on virtual time, with members that behave like Kafka's consumer. The rows marked in
+docs/explanation/initial-delay.md were also played with Apache Kafka, with the same
+counts and times.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from bench.initial_delay import Deployment, play, table
 from tests.coordinator.context import Context
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "initial-delay.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "initial-delay.md"
 
 PLAN = [
-    # members, gap, delay, rebalance timeout, session timeout
-    # -> rebalances, when each member's first join is answered (all in ms)
+    # members, gap, delay, rebalance timeout, session timeout -> rebalances, when each
+    # member's first join is answered (all in ms)
     #
-    # One window for who is alone.
+    # One window for a member that stays alone.
     ((1, 0, 1_000, 300_000, 45_000), (1, [1_000])),
     ((1, 0, 3_000, 300_000, 45_000), (1, [3_000])),
-    # A window in which anybody arrived is followed by one more, however many
-    # arrived in it.
+    # A window with any arrivals is followed by one more, whatever their number.
     ((2, 10, 3_000, 300_000, 45_000), (1, [6_000] * 2)),
     ((2, 2_990, 3_000, 300_000, 45_000), (1, [6_000] * 2)),
     ((3, 300, 1_000, 300_000, 45_000), (1, [2_000] * 3)),
@@ -32,8 +32,8 @@ PLAN = [
     ((3, 2_000, 3_000, 300_000, 45_000), (1, [9_000] * 3)),
     ((5, 470, 1_000, 300_000, 45_000), (1, [3_000] * 5)),
     ((5, 2_999, 3_000, 300_000, 45_000), (1, [15_000] * 5)),
-    # Gaps longer than the delay: the first member starts alone. Whoever is in
-    # learns of newcomers by its next heartbeat, 3 s after the last rebalance.
+    # Gaps longer than the delay: the first member starts alone. Members learn of
+    # newcomers by their next heartbeat, 3 s after the last rebalance.
     ((2, 3_010, 3_000, 300_000, 45_000), (2, [3_000, 6_000])),
     ((3, 3_010, 3_000, 300_000, 45_000), (3, [3_000, 6_000, 9_000])),
     ((3, 1_200, 1_000, 300_000, 45_000), (2, [1_000, 4_000, 4_000])),
@@ -54,7 +54,7 @@ PLAN = [
     ((3, 1_000, 3_000, 4_000, 45_000), (1, [4_000] * 3)),
     ((4, 300, 1_000, 1_500, 45_000), (1, [1_500] * 4)),
     ((10, 1_000, 3_000, 10_000, 45_000), (1, [10_000] * 10)),
-    # Who comes after that is the next rebalance.
+    # Members that come after that cause the next rebalance.
     ((12, 950, 3_000, 10_000, 45_000), (2, [10_000] * 11 + [13_000])),
     ((8, 600, 1_000, 3_500, 45_000), (2, [3_500] * 6 + [6_500] * 2)),
     # Sessions do not end while joins wait, however short they are.
@@ -72,7 +72,7 @@ def test_rebalances_of_a_deployment(
     *,
     requires_id: bool,
 ) -> None:
-    """So many rebalances, and each member's answer at its time."""
+    """The number of rebalances, and the time of each member's answer, are as listed."""
     members, gap_ms, delay_ms, rebalance_ms, session_ms = started
     outcome = play(
         Deployment(
@@ -81,7 +81,7 @@ def test_rebalances_of_a_deployment(
             delay_ms,
             rebalance_ms,
             session_ms,
-            # As the documentation of consumers has it: a third at most.
+            # As consumers' documentation recommends: at most a third.
             min(3_000, session_ms // 3),
             requires_id,
         )
@@ -97,7 +97,7 @@ def test_rebalances_of_a_deployment(
 def test_whose_rebalance_timeout_counts(
     first_ms: int, second_ms: int, answered_ms: int
 ) -> None:
-    """The first member's, when it joins, measures out all windows."""
+    """The first member's rebalance timeout at its join limits all windows."""
     context = Context(initial_rebalance_delay_ms=3_000)
     joining = context.member("A", requires_id=False, rebalance_ms=first_ms).join()
     context.sleep(500)
@@ -114,10 +114,10 @@ def test_whose_rebalance_timeout_counts(
 def test_members_that_crash_after_the_windows(
     session_ms: int, noticed_s: list[int]
 ) -> None:
-    """Short sessions find two crashes one by one, long ones in one rebalance.
+    """With short sessions two crashes are two rebalances, with long ones one.
 
-    One member falls silent when the windows end, at 6 s, another one at 24 s.
-    The rebalance that the end of the first's session starts waits for the second.
+    One member falls silent when the windows end, at 6 s, another one at 24 s. The
+    rebalance that starts when the first one's session ends waits for the second.
     """
     context = Context(initial_rebalance_delay_ms=3_000)
     members = [
@@ -152,17 +152,17 @@ def test_members_that_crash_after_the_windows(
 def test_members_that_crash_within_a_window(
     session_ms: int, *, requires_id: bool
 ) -> None:
-    """A join that waits keeps its member in; the generation after finds it dead.
+    """A waiting join keeps its member in the group; the next generation finds it dead.
 
-    Nothing tells a broker that a waiting member is gone: its session begins when
-    the window is over and its join is answered.
+    The broker cannot know that a waiting member is gone: its session begins when the
+    window is over and its join is answered.
     """
     context = Context(initial_rebalance_delay_ms=3_000)
     a, b = (
         context.member(name, requires_id=requires_id, session_ms=session_ms)
         for name in "AB"
     )
-    joins = [a.enter(), b.enter()]  # and B is never heard of again
+    joins = [a.enter(), b.enter()]  # and B is silent from now on
     context.sleep(6_000)
     assert [join.result.generation_id for join in joins] == [1, 1]
     a.sync()
@@ -177,6 +177,15 @@ def test_members_that_crash_within_a_window(
 def test_the_table_in_the_documentation() -> None:
     """The document has the table as `python -m bench.initial_delay` prints it."""
     assert table() in DOCUMENT.read_text()
+
+
+def test_the_how_to_page_has_rows_of_that_table() -> None:
+    """Those of 20 members."""
+    page = (DOCUMENT.parents[1] / "how-to" / "choose-an-initial-delay.md").read_text()
+    rows = re.findall(r"^\| (\d+) ms \|(.*)$", page, re.MULTILINE)
+    assert len(rows) == 4
+    for gap_ms, counts in rows:
+        assert f"| 20 | {gap_ms} |{counts}\n" in DOCUMENT.read_text()
 
 
 def test_the_delay_makes_one_rebalance_of_a_deployment() -> None:

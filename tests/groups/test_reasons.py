@@ -1,4 +1,4 @@
-"""KIP-800: clients say why they join and leave. The log has it, responses do not."""
+"""KIP-800: clients' reasons to join and leave are logged, and in no response."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
 
 @pytest.fixture
 def log(capsys: pytest.CaptureFixture[str]) -> Iterator[Log]:
-    """What the broker logs at level debug."""
+    """The broker's log at level debug."""
     telemetry.configure("json", "debug")
     yield Log(capsys)
     telemetry.configure("auto", "warning")
@@ -36,7 +36,7 @@ class Log:
     """The lines on stderr.
 
     Args:
-        capsys: that catches them.
+        capsys: captures them.
     """
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,7 +59,7 @@ async def join(
     metadata: bytes = b"",
     version: int = 9,
 ) -> JoinGroupResponse:
-    """A JoinGroup that says why; a second one if an id comes first."""
+    """A JoinGroup with a reason; a second one if it is answered with an id."""
     protocols = [JoinGroupRequestProtocol("range", metadata)]
     while True:
         request = JoinGroupRequest(
@@ -72,7 +72,7 @@ async def join(
 
 
 async def sync(client: WireClient, joined: JoinGroupResponse) -> Any:
-    """The leader's SyncGroup: all it assigns is called "mine"."""
+    """The leader's SyncGroup; every assignment is "mine"."""
     request = SyncGroupRequest(
         "g",
         joined.generation_id,
@@ -86,7 +86,7 @@ async def sync(client: WireClient, joined: JoinGroupResponse) -> Any:
 
 
 async def test_a_reason_to_join_is_logged_and_told_nobody(log: Log) -> None:
-    """Neither the member, nor its leader, nor an admin gets to see it."""
+    """The reason is not shown to the member, the leader or an admin."""
     async with served(group_initial_rebalance_delay_ms=0) as client:
         joined = await join(client, "need more hands")
         assert joined.error_code == 0
@@ -103,7 +103,7 @@ async def test_a_reason_to_join_is_logged_and_told_nobody(log: Log) -> None:
 
 
 async def test_a_reason_to_rejoin_is_the_rebalances(log: Log) -> None:
-    """Who rejoins says why, and the rebalance that follows is logged with it."""
+    """The reason of a rejoin is also that of the rebalance that it causes."""
     async with served(group_initial_rebalance_delay_ms=0) as client:
         joined = await join(client, None)
         await sync(client, joined)
@@ -119,7 +119,7 @@ async def test_a_reason_to_rejoin_is_the_rebalances(log: Log) -> None:
 
 
 async def test_a_reason_of_who_is_refused(log: Log) -> None:
-    """The log says what the one who found the group full wanted."""
+    """The reason is logged although the group is full."""
     config = {"group.initial.rebalance.delay.ms": 0, "group.max.size": 1}
     async with Broker(config) as broker, connected(broker) as client:
         joined = await join(client, None)
@@ -131,7 +131,7 @@ async def test_a_reason_of_who_is_refused(log: Log) -> None:
 
 
 async def test_a_reason_to_leave(log: Log) -> None:
-    """LeaveGroup v5 says why, for each of its members; its response does not."""
+    """LeaveGroup v5 has a reason per member; its response has none."""
     async with served(group_initial_rebalance_delay_ms=0) as client:
         joined = await join(client, None)
         await sync(client, joined)
@@ -141,12 +141,12 @@ async def test_a_reason_to_leave(log: Log) -> None:
         left = await client.call("LeaveGroup", 5, request)
     assert left.members[0].error_code == 0
     assert "scaling" not in repr(left)
-    # The last member's leave is a rebalance, too: to nobody.
+    # The last member's LeaveGroup starts a rebalance, too, without members.
     assert ("member_left", "scaling down") in log.reasons()
 
 
 async def test_versions_without_a_reason(log: Log) -> None:
-    """Before JoinGroup v8 there is no room for one: nothing is logged for it."""
+    """Before JoinGroup v8 there is no field for it: nothing is logged."""
     async with served(group_initial_rebalance_delay_ms=0) as client:
         assert (await join(client, "lost on the way", version=7)).error_code == 0
     assert log.reasons() == []

@@ -1,7 +1,7 @@
-"""1,000 processes join one group of at most 100 members: what is kept of them.
+"""1,000 processes join a group of at most 100 members: the state that they leave.
 
-What it costs in memory and time is measured by `python -m bench.runaway`, and
-stands in docs/runaway.md. Here it is about what the coordinator holds.
+`python -m bench.runaway` measures memory and time, for docs/explanation/runaway.md.
+These tests count the state in the coordinator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
 
 @pytest.fixture
 def context() -> Context:
-    """Kafka's default delay, and the limit; nobody listens."""
+    """Kafka's default delay, and the limit; no listeners."""
     context = Context(initial_rebalance_delay_ms=3_000, max_size=LIMIT)
     context.coordinator.listening = False
     return context
@@ -33,7 +33,7 @@ def processes(context: Context, count: int, **options: bool) -> list[Member]:
 
 
 def held(context: Context) -> tuple[int, int, int]:
-    """Members, ids that were given out, and timers: all that could pile up."""
+    """The number of members, pending ids, and timers: everything that could pile up."""
     group = context.coordinator.groups["g"]
     assert len(group.members) <= LIMIT
     assert group.awaiting_join <= LIMIT
@@ -42,12 +42,12 @@ def held(context: Context) -> tuple[int, int, int]:
 
 
 def test_without_ids_the_limit_bounds_everything(context: Context) -> None:
-    """JoinGroup v3: 100 wait and 900 are refused, as often as they ask."""
+    """JoinGroup v3: 100 wait and 900 are refused, however often they retry."""
     joins = [m.join() for m in processes(context, PROCESSES, requires_id=False)]
     refused = [join for join in joins if join.answered]
     assert len(refused) == PROCESSES - LIMIT
     assert {join.result.error_code for join in refused} == {FULL}
-    # The members' sessions, the join phase, and the check of old offsets.
+    # The members' sessions, the join phase, and the check for expired offsets.
     assert held(context) == (LIMIT, 0, LIMIT + 2)
     records = len(context.records)
     for late in processes(context, PROCESSES - LIMIT, requires_id=False):
@@ -61,9 +61,9 @@ def test_without_ids_the_limit_bounds_everything(context: Context) -> None:
 
 
 def test_ids_are_forgotten_after_the_session_timeout(context: Context) -> None:
-    """JoinGroup v4 and later: everybody gets an id, and who never comes back loses it.
+    """JoinGroup v4 and later: each process gets an id, and unused ids expire.
 
-    Ids take no room in the group, and nothing but time bounds their number.
+    Ids use no room in the group; only time bounds their number.
     """
     asked = processes(context, PROCESSES)
     for i, member in enumerate(asked, start=1):
@@ -80,7 +80,7 @@ def test_ids_are_forgotten_after_the_session_timeout(context: Context) -> None:
 
 
 def test_ids_of_a_group_that_fills_up_are_dropped(context: Context) -> None:
-    """With their ids, 100 are let in; all others are refused and forgotten at once."""
+    """100 are admitted with their ids; all others are refused and removed at once."""
     asked = processes(context, PROCESSES)
     for member in asked:
         member.join()
@@ -108,9 +108,9 @@ def test_a_full_group_gives_out_no_ids(context: Context, *, requires_id: bool) -
 
 
 def test_a_crash_loop_holds_the_ids_of_one_session_timeout(context: Context) -> None:
-    """Processes that crash with their id: rate times session timeout, no more.
+    """Processes that crash with their id leave at most rate times session timeout.
 
-    100 a second for 20 s, sessions of 6 s: 600 ids at most.
+    100 a second for 20 s, sessions of 6 s: at most 600 ids.
     """
     most = 0
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Group settings are read-only while the broker runs, as in Apache Kafka."""
+"""Group settings are read-only at run time, as in Apache Kafka."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ KEYS = {
     "offsets.retention.check.interval.ms": "1000",
     "offsets.retention.minutes": "1",
 }
-"""The keys that groups go by, and other values for them."""
+"""The keys of group settings, with values other than the defaults."""
 
 EVERY_BROKER = ""
 
 
 def test_the_values_are_other_than_the_defaults() -> None:
-    """A refusal below is not one of a change that changes nothing."""
+    """So a refusal below is not due to a change without effect."""
     defaults = Config({})
     assert all(str(defaults[key]) != value for key, value in KEYS.items())
 
@@ -32,7 +32,7 @@ def test_the_values_are_other_than_the_defaults() -> None:
 @pytest.mark.parametrize("broker", ["1", EVERY_BROKER])
 @pytest.mark.parametrize("key", KEYS)
 async def test_a_group_setting_cannot_be_changed(key: str, broker: str) -> None:
-    """Both ways to alter it answer INVALID_REQUEST, and it stays as it is."""
+    """Both APIs answer INVALID_REQUEST, and the setting stays."""
     value = KEYS[key]
     async with served() as client:
         before = await show(client, key, "1", BROKER)

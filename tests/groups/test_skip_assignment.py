@@ -1,4 +1,4 @@
-"""KIP-814 over the wire: a static leader that returns need not assign again."""
+"""KIP-814 over the wire: a returning static leader need not assign again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kohort.protocol.apis.k11_join_group import JoinGroupResponse
 async def test_skip_assignment_of_a_leader_that_returns(
     version: int, *, skips: bool
 ) -> None:
-    """KIP-814: v9 says "you lead, and need not assign"; before, its old id leads."""
+    """Version 9 says "you lead, but need not assign"; before, its old id leads."""
     config = {"group.initial.rebalance.delay.ms": 0}
     async with Broker(config) as broker, connected(broker) as client:
         first = await join(client, None, instance="i", version=version)

@@ -1,7 +1,7 @@
-"""What takes a group from one state to another, and what does not, as scenes.
+"""Triggers that take a group from one state to another, and others, as scenes.
 
-Each is a generator: it yields the coordinator when all is set, and then lets
-the one thing happen that it is about.
+Each is a generator: it yields the coordinator when everything is prepared, and then
+performs the trigger.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BOTH = subscribed("orders", "payments")
 
 
 def _one(state: str, act: Callable[[Scene], object], *, static: bool = False) -> Play:
-    """A scene in which one thing happens to a group in a state."""
+    """A scene with one trigger in a state."""
 
     def play() -> Iterator[Context]:
         scene = Scene(state, static=static)
@@ -94,7 +94,7 @@ def _given_id_expires() -> Iterator[Context]:
 
 
 def _without(*gone: str) -> Scene:
-    """A group that prepares its rebalance because some left; nobody has rejoined."""
+    """A group in PreparingRebalance after departures; no member has rejoined."""
     scene = Scene("Stable")
     for name in gone:
         member: Member = getattr(scene, name)
@@ -127,7 +127,7 @@ def _offsets_expire() -> Iterator[Context]:
 
 
 def _two_protocols(offers: list[tuple[str, bytes]]) -> Play:
-    """A static member that returns, with these protocols, to a group on "range"."""
+    """A static member that returns with these protocols to a group on "range"."""
 
     def play() -> Iterator[Context]:
         context = Context()
@@ -170,11 +170,9 @@ TRIGGERS: dict[tuple[str, str], Play] = {
     (PREPARING, "the last member that is missing crashes"): _one(
         PREPARING, _last_one_crashes
     ),
-    (PREPARING, "the last id that was given out expires"): _given_id_expires,
-    (PREPARING, "rebalance timeout, somebody has joined"): _one(
-        PREPARING, _some_are_late
-    ),
-    (PREPARING, "rebalance timeout, nobody has joined"): _everybody_is_late,
+    (PREPARING, "the last pending member expires"): _given_id_expires,
+    (PREPARING, "rebalance timeout, some have joined"): _one(PREPARING, _some_are_late),
+    (PREPARING, "rebalance timeout, none has joined"): _everybody_is_late,
     (PREPARING, "the last initial window is over"): _window(leaves=False),
     (PREPARING, "the last initial window is over, all have left"): _window(leaves=True),
     (PREPARING, "the last member leaves"): _everybody_leaves,
@@ -205,7 +203,7 @@ TRIGGERS: dict[tuple[str, str], Play] = {
         STABLE, lambda scene: scene.context.restart(max_size=2)
     ),
 }
-"""All transitions of docs/groups.md, by state and trigger."""
+"""All transitions of docs/reference/groups.md, by state and trigger."""
 
 NO_TRIGGERS: dict[tuple[str, str], Play] = {
     (STABLE, "static replacement, the chosen protocol stays"): _two_protocols(
@@ -241,4 +239,4 @@ NO_TRIGGERS: dict[tuple[str, str], Play] = {
     ),
     (PREPARING, "all leave within an initial window"): _all_leave_within_the_window,
 }
-"""What makes no transition, as docs/groups.md has it."""
+"""Triggers without a transition, as in docs/reference/groups.md."""

@@ -1,4 +1,4 @@
-"""The client libraries, and how the worker of each is started.
+"""The client libraries, and how their workers are started.
 
 A worker that must be built is built once per state of its sources, in a folder below
 `$XDG_CACHE_HOME/kohort-interop`.
@@ -34,7 +34,7 @@ class Library:
 
     name: str
     command: Callable[[], list[str]]
-    # What the library calls an assignor on the wire, if not by its usual name.
+    # The library's protocol names of assignors, where they differ from ours.
     wire_names: tuple[tuple[str, str], ...] = ()
 
     def wire_name(self, assignor: str) -> str:
@@ -47,7 +47,7 @@ def _python(module: str) -> Callable[[], list[str]]:
 
 
 def assignors(first: str, *others: str) -> list[ParameterSet]:
-    """Parameters of a test: `first` in every run, the others in long runs."""
+    """Parameters of a test: `first` in every run, the others only in long runs."""
     return [
         pytest.param(first),
         *(pytest.param(each, marks=pytest.mark.long) for each in others),
@@ -55,7 +55,7 @@ def assignors(first: str, *others: str) -> list[ParameterSet]:
 
 
 def need(*tools: str) -> None:
-    """Skip the test where a toolchain is missing; in CI none may be, so fail."""
+    """Skips the test if a toolchain is missing; in CI it fails."""
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if not missing:
         return
@@ -77,7 +77,7 @@ def _run(argv: list[str], folder: Path) -> None:
 
 
 def _built(source: Path, build: Callable[[Path], None]) -> Path:
-    """The folder that `build` filled from a copy of `source`, once for everybody."""
+    """Builds in a copy of `source`, unless that was done before; returns the folder."""
     digest = hashlib.sha256()
     for file in sorted(each for each in source.rglob("*") if each.is_file()):
         digest.update(f"{file.relative_to(source)}\0".encode() + file.read_bytes())
@@ -135,9 +135,12 @@ def _java(folder: str, program: str) -> Callable[[], list[str]]:
     return command
 
 
-def _node() -> list[str]:
-    need("node", "npm")
-    return ["node", str(_built(HERE / "node", _build_node) / "worker.js")]
+def _node(program: str) -> Callable[[], list[str]]:
+    def command() -> list[str]:
+        need("node", "npm")
+        return ["node", str(_built(HERE / "node", _build_node) / program)]
+
+    return command
 
 
 KOHORT = Library("kohort", _python("kohort"))
@@ -145,8 +148,23 @@ CONFLUENT = Library("confluent", _python("confluent"))
 KAFKA_PYTHON = Library("kafka-python", _python("kafka_python"))
 AIOKAFKA = Library("aiokafka", _python("aiokafka"))
 JAVA = Library("java", _java("java", "Worker"))
-# The last release that knows no GROUP_MAX_SIZE_REACHED (KIP-389).
+# The last release without GROUP_MAX_SIZE_REACHED (KIP-389).
 OLD_JAVA = Library("java-2.1", _java("java-old", "OldWorker"))
 FRANZ_GO = Library("franz-go", _go("franz"))
 KAFKA_GO = Library("kafka-go", _go("kafkago"))
-KAFKAJS = Library("kafkajs", _node, (("roundrobin", "RoundRobinAssigner"),))
+KAFKAJS = Library(
+    "kafkajs", _node("worker.js"), (("roundrobin", "RoundRobinAssigner"),)
+)
+
+TRANSACTIONAL = (
+    (KOHORT, Library("kohort", _python("kohort_transactions"))),
+    (CONFLUENT, Library("confluent", _python("confluent_transactions"))),
+    (KAFKA_PYTHON, Library("kafka-python", _python("kafka_python_transactions"))),
+    (AIOKAFKA, Library("aiokafka", _python("aiokafka_transactions"))),
+    (JAVA, Library("java", _java("java", "Transactions"))),
+    (FRANZ_GO, Library("franz-go", _go("franz-transactions"))),
+    (FRANZ_GO, Library("sarama", _go("sarama-transactions"))),
+    (KAFKAJS, Library("kafkajs", _node("transactions.js"))),
+)
+"""Libraries whose worker produces the input, and transactional programs."""
+WORD_COUNT = Library("kafka-streams", _java("java", "WordCount"))

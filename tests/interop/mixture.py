@@ -1,4 +1,4 @@
-"""What is played with members of different libraries in one group."""
+"""Plays with members of different libraries in one group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def group_of_several(scene: Scene, *libraries: Library) -> None:
     """The first library's member leads, then the second's; all others follow them.
 
-    Whoever is first in an empty group leads it for as long as it is a member. The
+    The first member of an empty group leads it for as long as it is a member. The
     second one leads when it is the only one left; then one of each library comes.
     """
     first, second, *others = [
@@ -69,10 +69,11 @@ def group_of_several(scene: Scene, *libraries: Library) -> None:
 
 @contextlib.contextmanager
 def partitions_stay(scene: Scene) -> Iterator[None]:
-    """The group settles; sticky members have lost or won partitions, never both.
+    """The group settles; sticky members have lost or gained partitions, never both.
 
-    So the leader has understood what the others said they own. With the cooperative
-    protocol nobody has let go, meanwhile, of what it has afterwards (KIP-429).
+    So the leader has understood the owned partitions of the others. With the
+    cooperative protocol no member has meanwhile released a partition that it keeps
+    (KIP-429).
     """
     before = [(each, each.partitions, len(each.changes)) for each in scene.members]
     yield

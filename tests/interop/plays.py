@@ -1,4 +1,4 @@
-"""What is played with every library: a group that changes, and a static one."""
+"""Plays for every library: a group that changes, and a static one."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def group_that_changes(scene: Scene) -> None:
     scene.start("late")
     scene.until_settled()
     if scene.assignor == "cooperative-sticky":
-        # KIP-429: nobody stops to work. 12 over 5 is 3 or 2 each, so whoever had 3
-        # gives up one at the most.
+        # KIP-429: no member stops. 12 over 5 is 3 or 2 each, so a member that had 3
+        # gives up at most one.
         for member, changes in zip(members, seen, strict=True):
             kept = [len(partitions) for _why, partitions in member.changes[changes:]]
             assert min(kept, default=3) >= 2, (
@@ -51,9 +51,9 @@ def group_that_changes(scene: Scene) -> None:
 
 
 def restart_resumes(scene: Scene, *libraries: Library) -> None:
-    """All leave; whoever comes next gets what is new, nothing that was committed.
+    """All leave; later members get new records, and no committed ones.
 
-    One of each library comes, or two of the scene's.
+    One member of each library comes, or two of the scene's.
     """
     scene.close(*scene.members)
     scene.until_state(ConsumerGroupState.EMPTY)
@@ -73,10 +73,10 @@ def restart_resumes(scene: Scene, *libraries: Library) -> None:
 
 
 def static_members(scene: Scene) -> None:
-    """KIP-345: members come back, after SIGKILL or a close, and nobody else notices."""
+    """KIP-345: members come back, after SIGKILL or a close, unnoticed by others."""
     scene.produce(400)
     # The mortal one's timeout has to outlast the moment between a kill and the next
-    # join, which is short, because the worker that comes back is loaded before.
+    # join, which is short, because the returning worker is loaded before.
     members = [
         scene.start(f"member-{number}", instance=f"instance-{number}")
         for number in range(3)
@@ -90,7 +90,7 @@ def static_members(scene: Scene) -> None:
     # Killed, and back under the same instance id.
     had = mortal.partitions
     back = scene.prepare("mortal-again")
-    scene.kill(mortal)
+    scene.kill(mortal, expires=False)
     scene.produce(400)
     mortal = scene.join(back, instance="instance-mortal", session_ms=BRIEF_MS * 2)
     scene.until("the killed member owns what it had", lambda: mortal.partitions == had)
@@ -130,7 +130,7 @@ def static_members(scene: Scene) -> None:
 
 
 def static_restart_resumes(scene: Scene) -> None:
-    """All close and come back: the same generation goes on at what was committed."""
+    """All close and come back: the same generation continues at its commits."""
     generation = scene.generation()
     gone = [(each, each.partitions) for each in scene.members]
     loaded = [scene.prepare(f"{each.name}-restarted") for each, _had in gone]
@@ -176,7 +176,7 @@ def broker_agrees(scene: Scene) -> None:
 
 
 def owners_are_alone(scene: Scene) -> None:
-    """In no generation was a partition assigned to two members."""
+    """No generation assigned a partition to two members."""
     generations = {number for each in scene.everybody for number in each.assigned}
     for number in generations:
         shares = {
@@ -191,7 +191,7 @@ def owners_are_alone(scene: Scene) -> None:
 
 
 def records_are_whole(scene: Scene) -> None:
-    """Each record came with its own value, from one place in the log, its own."""
+    """Each record came with its value, from one place in the log."""
     places: dict[tuple[int, int], str] = {}
     for member in scene.everybody:
         for partition, offset, key, value in member.records:

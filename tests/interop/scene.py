@@ -1,7 +1,6 @@
-"""A consumer group of real clients, each in its own process, and the verbs of a play.
+"""A consumer group of real clients, each in its own process, and a play's verbs.
 
-Nothing here sleeps: every wait is for an event that some worker writes, or for the
-broker's answer.
+Nothing here sleeps: every wait is for a worker's event, or for the broker's response.
 """
 
 from __future__ import annotations
@@ -33,22 +32,22 @@ if TYPE_CHECKING:
     )
     from tests.interop.libraries import Library
 
+    from kohort.testing import Kohort
+
 Answer = TypeVar("Answer")
 
 PARTITIONS = 12
-# Nothing takes so long even on a busy machine, and a member that fails to leave stays
-# for longer (LASTING_MS): a rebalance that came by its session timeout alone is a
-# failed wait.
+# No operation takes this long even on a busy machine, and a member that fails to leave
+# stays for longer (LASTING_MS): a rebalance by session timeout alone fails the wait.
 LIMIT_S = 75.0
 LASTING_MS = 120_000
-BRIEF_MS = 6_000  # group.min.session.timeout.ms: for members that are to be found dead
+BRIEF_MS = 6_000  # group.min.session.timeout.ms: for members that should expire
 HEARTBEAT_MS = 300
 ASK_S = 30.0  # for one admin request
-LOG = "broker.stderr"  # the broker's, in the scene's folder
 
 
 class Member:
-    """One worker process and what it said; it changes under the scene's condition."""
+    """One worker process and its events; guarded by the scene's condition."""
 
     def __init__(
         self, name: str, argv: list[str], folder: Path, changed: threading.Condition
@@ -62,12 +61,18 @@ class Member:
         self.told = 0
         self.records: list[tuple[int, int, str, str]] = []
         self.produced = 0
-        # Every assignment that it ever reported, with the reason.
+        # Every assignment that it has reported, with the reason.
         self.changes: list[tuple[str, frozenset[int]]] = []
-        # By its own word: since when (ns since the epoch) it reads what, and why.
+        # Its reports: when (ns since the epoch) it began to read which partitions,
+        # and why.
         self.reads: list[tuple[int, str, frozenset[int]]] = []
         self.stalled = False
-        # By generation: what it was assigned there, and where it has led.
+        # Transactional programs: ended transactions (True for a commit, records), the
+        # error of the fenced producer, and the end of the reader's work.
+        self.ended: list[tuple[bool, int]] = []
+        self.fenced: str | None = None
+        self.has_read = False
+        # By generation: its assignment, and where it has led.
         self.assigned: dict[int, frozenset[int]] = {}
         self.led: set[int] = set()
         self.history: list[str] = []
@@ -98,16 +103,16 @@ class Member:
         self._reader.start()
 
     def send(self, verb: str, **words: object) -> None:
-        """Write one command."""
+        """Writes one command to the worker."""
         line = " ".join([verb, *(f"{key}={value}" for key, value in words.items())])
         with self._changed:
             self._note(f"> {line}")
-        with contextlib.suppress(OSError):  # its death is what the reader reports
+        with contextlib.suppress(OSError):  # the reader reports its death
             self._stdin.write(line + "\n")
             self._stdin.flush()
 
     def stop(self) -> None:
-        """SIGKILL, and wait until every line that it had written is read."""
+        """Kills it, and waits until all its lines are read."""
         with self._changed:
             self.dead = True
             self.partitions = frozenset()
@@ -122,7 +127,7 @@ class Member:
             self._stdin.close()
 
     def failed(self) -> str:
-        """Wait until it has ended with an error; what it said of that."""
+        """Waits until it has ended with an error; returns the error."""
         self.process.wait(LIMIT_S)
         self._reader.join()
         with self._changed:
@@ -165,12 +170,7 @@ class Member:
             return
         kind = event["event"]
         if kind == "consumed":
-            records = [
-                (int(p), int(o), str(k), str(v)) for p, o, k, v in event["records"]
-            ]
-            self.records += records
-            places = sorted({each[0] for each in records})
-            self._note(f"< consumed {len(records)} of partitions {places}")
+            self._consume(event)
             return
         self._note(f"< {line.strip()}")
         if kind == "ready":
@@ -181,15 +181,34 @@ class Member:
             self.led.add(int(event["generation"]))
         elif kind == "produced":
             self.produced += int(event["count"])
-        elif kind == "stalled":
-            self.stalled = True
-            self.reads.append((event["at_ns"], kind, frozenset()))
-        elif kind == "closed":
-            self.closed = True
-            self.partitions = frozenset()
-            self.reads.append((event.get("at_ns", 0), kind, self.partitions))
+        elif kind in ("ended", "fenced", "read"):
+            self._transact(kind, event)
+        elif kind in ("stalled", "closed"):
+            self._pause(kind, event)
         elif kind == "error":
             self.error = event["text"]
+
+    def _pause(self, kind: str, event: dict[str, Any]) -> None:
+        if kind == "stalled":
+            self.stalled = True
+        else:
+            self.closed = True
+            self.partitions = frozenset()
+        self.reads.append((event.get("at_ns", 0), kind, frozenset()))
+
+    def _consume(self, event: dict[str, Any]) -> None:
+        records = [(int(p), int(o), str(k), str(v)) for p, o, k, v in event["records"]]
+        self.records += records
+        places = sorted({each[0] for each in records})
+        self._note(f"< consumed {len(records)} of partitions {places}")
+
+    def _transact(self, kind: str, event: dict[str, Any]) -> None:
+        if kind == "ended":
+            self.ended.append((event["is_commit"], event["records"]))
+        elif kind == "fenced":
+            self.fenced = event["text"]
+        else:
+            self.has_read = True
 
     def _own(self, event: dict[str, Any]) -> None:
         self.partitions = frozenset(event["partitions"])
@@ -207,27 +226,35 @@ class Member:
 class Scene:
     """One topic, one group, and members with one assignor.
 
-    They are of one library where nothing else is said; `start` and `prepare` take
-    any.
+    By default all are of one library; `start` and `prepare` take any. `here` is the
+    broker, if it is in this process.
     """
 
     def __init__(
-        self, library: Library, assignor: str, bootstrap: str, folder: Path
+        self,
+        library: Library,
+        assignor: str,
+        bootstrap: str,
+        folder: Path,
+        here: Kohort | None = None,
+        partitions: int = PARTITIONS,
     ) -> None:
         self.library = library
+        self.partitions = partitions
         self.assignor = assignor
         self.bootstrap = bootstrap
-        self.members: list[Member] = []  # who should be in the group now
+        self._here = here
+        self.members: list[Member] = []  # the members that should be in the group now
         self.everybody: list[Member] = []  # every process ever started
         self.sent = 0
         self._folder = folder
         self._changed = threading.Condition()
-        self._commands = {library.name: library.command()}
+        self._commands = {library: library.command()}
         unique = uuid.uuid4().hex[:8]
         self.topic = f"interop-{unique}"
         self.group = f"interop-{library.name}-{assignor}-{unique}"
         self.admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "scene"})
-        self.admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[
+        self.admin.create_topics([NewTopic(self.topic, partitions, 1)])[
             self.topic
         ].result(ASK_S)
         self._producer = self._launch("producer")
@@ -235,7 +262,7 @@ class Scene:
     # Members
 
     def prepare(self, name: str, library: Library | None = None) -> Member:
-        """Start a worker that does not join yet, and wait until it could.
+        """Starts a worker that does not join yet, and waits until it is ready to.
 
         On a busy machine a process takes longer to load than some timeouts last.
         """
@@ -252,10 +279,10 @@ class Scene:
         poll_ms: int | None = None,
         client: str | None = None,
     ) -> Member:
-        """Let a worker become a member, by its name or another client id.
+        """Makes a worker join, under its name or another client id.
 
-        A static one has its instance id as its client id too, as whoever restarts
-        a consumer does not rename it (Kafka would go on showing the old name).
+        A static one has its instance id as its client id, too, as a restarted consumer
+        keeps its name (Kafka would go on showing the old one).
         """
         member.client = client or instance or member.name
         member.send(
@@ -282,14 +309,14 @@ class Scene:
         instance: str | None = None,
         poll_ms: int | None = None,
     ) -> Member:
-        """Start a worker and let it join, without waiting for either."""
+        """Starts a worker and makes it join, without waiting for either."""
         member = self._launch(name, library)
         return self.join(
             member, session_ms=session_ms, instance=instance, poll_ms=poll_ms
         )
 
     def close(self, *members: Member) -> None:
-        """Close them properly, one after the other, and wait for each."""
+        """Closes them properly, one after the other, and waits for each."""
         for member in members:
             self._close(member)
 
@@ -298,13 +325,15 @@ class Scene:
         self.until(f"{member.name} is closed", lambda: member.closed)
         self.members.remove(member)
 
-    def kill(self, member: Member) -> None:
-        """SIGKILL: the broker learns of it by the session timeout alone."""
+    def kill(self, member: Member, *, expires: bool = True) -> None:
+        """Kills it; its session ends at once, or by timeout on another broker."""
         self.members.remove(member)
         member.stop()
+        if expires and self._here is not None:
+            self._here.group(self.group).expire(member.client)
 
     def failure(self, member: Member) -> str:
-        """Wait until a member has failed, for good; what its library said."""
+        """Waits until a member has failed for good; returns its library's error."""
         self.members.remove(member)
         return member.failed()
 
@@ -313,7 +342,7 @@ class Scene:
     def until(
         self, what: str, holds: Callable[[], bool], limit_s: float = LIMIT_S
     ) -> None:
-        """Wait for workers' events until `holds`; any worker's error ends the scene."""
+        """Waits for workers' events until `holds`; a worker's error ends the scene."""
         deadline = time.monotonic() + limit_s
         with self._changed:
             while not holds():
@@ -334,26 +363,30 @@ class Scene:
                 self._changed.wait(left)
 
     def until_settled(self) -> None:
-        """Each partition has one owner, and no member two more than another."""
+        """Waits until partitions have one owner each, and are evenly distributed."""
 
         def settled() -> bool:
             sizes = [len(each.partitions) for each in self.members]
             return (
-                sum(sizes) == PARTITIONS
+                sum(sizes) == self.partitions
                 and frozenset().union(*(each.partitions for each in self.members))
-                == frozenset(range(PARTITIONS))
+                == frozenset(range(self.partitions))
                 and max(sizes) - min(sizes) <= 1
             )
 
         self.until(f"{len(self.members)} members are settled", settled)
 
-    def until_consumed(self) -> None:
-        """Every record was acknowledged to its producer, and consumed by someone."""
-        wanted = {f"key-{number}" for number in range(self.sent)}
+    def until_produced(self) -> None:
+        """Waits until every record was acknowledged."""
         self.until(
             f"{self.sent} records are produced",
             lambda: self._producer.produced == self.sent,
         )
+
+    def until_consumed(self) -> None:
+        """Waits until every record was acknowledged, and consumed by a member."""
+        wanted = {f"key-{number}" for number in range(self.sent)}
+        self.until_produced()
         self.until(
             f"{self.sent} records are consumed",
             lambda: (
@@ -363,14 +396,14 @@ class Scene:
         )
 
     def until_committed(self) -> None:
-        """The broker's committed offsets are the ends of the partitions."""
+        """Waits until the committed offsets are the ends of the partitions."""
         ends = self._ends()
         self.until_broker(
             f"{ends} is committed", self._committed, lambda got: got == ends
         )
 
     def until_state(self, state: ConsumerGroupState) -> ConsumerGroupDescription:
-        """DescribeGroups says that the group is in `state`; what else it says."""
+        """Waits until the group is in `state`; returns its description."""
         return self.until_broker(
             f"the group is {state.name}", self.describe, lambda got: got.state == state
         )
@@ -378,21 +411,19 @@ class Scene:
     def until_broker(
         self, what: str, ask: Callable[[], Answer], good: Callable[[Answer], bool]
     ) -> Answer:
-        """Ask the broker until the answer is good; between two questions, listen."""
+        """Queries the broker until the answer is right; handles events in between."""
         deadline = time.monotonic() + LIMIT_S
         while not good(answer := ask()):
             left = deadline - time.monotonic()
             assert left > 0, f"waiting until {what}: still {answer}"
             with self._changed:
-                self._changed.wait(
-                    0.1
-                )  # not everything that it knows makes an event here
+                self._changed.wait(0.1)  # some changes make no event here
         return answer
 
-    # What happens
+    # -- actions
 
     def produce(self, count: int) -> None:
-        """Have the library's own producer send `count` records, unwaited for."""
+        """Makes the library's own producer send `count` records, without waiting."""
         self._producer.send(
             "produce",
             bootstrap=self.bootstrap,
@@ -403,7 +434,7 @@ class Scene:
         self.sent += count
 
     def ask_everybody(self) -> None:
-        """Have every member say what it owns; all it said before is read by then."""
+        """Makes every member report its partitions; reads all earlier events."""
         before = {member.name: member.told for member in self.members}
         for member in self.members:
             member.send("tell")
@@ -413,7 +444,7 @@ class Scene:
         )
 
     def generation(self) -> int:
-        """The one generation that all members are in, as their libraries say."""
+        """The common generation of all members, according to their libraries."""
         self.ask_everybody()
         generations = {each.name: each.generation for each in self.members}
         assert len(set(generations.values())) == 1, (
@@ -424,7 +455,7 @@ class Scene:
         return generation
 
     def leader(self) -> Member:
-        """Who leads the generation that all members are in, as its library says."""
+        """The leader of the common generation, according to its library."""
 
         def leaders() -> list[Member]:
             self.ask_everybody()
@@ -436,7 +467,7 @@ class Scene:
         )
         return leader
 
-    # What the broker says
+    # -- the broker's state
 
     def describe(self) -> ConsumerGroupDescription:
         """DescribeGroups."""
@@ -445,16 +476,16 @@ class Scene:
         return described
 
     def refusals(self) -> int:
-        """How many JoinGroup requests the broker has refused, by its log."""
-        log = (self._folder / LOG).read_text().splitlines()
-        rows = [json.loads(line) for line in log if "member_refused" in line]
+        """The number of JoinGroups that the broker has refused, from its events."""
+        assert self._here is not None
+        rows = [e for e in self._here.events() if e["kind"] == "member_refused"]
         error = "GROUP_MAX_SIZE_REACHED"
         return sum((row["group"], row["error"]) == (self.group, error) for row in rows)
 
     def _ends(self) -> dict[int, int]:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         wanted = {
-            TopicPartition(self.topic, each): latest for each in range(PARTITIONS)
+            TopicPartition(self.topic, each): latest for each in range(self.partitions)
         }
         return {
             asked.partition: got.result(ASK_S).offset
@@ -463,7 +494,8 @@ class Scene:
 
     def _committed(self) -> dict[int, int]:
         wanted = ConsumerGroupTopicPartitions(
-            self.group, [TopicPartition(self.topic, each) for each in range(PARTITIONS)]
+            self.group,
+            [TopicPartition(self.topic, each) for each in range(self.partitions)],
         )
         (answer,) = self.admin.list_consumer_group_offsets([wanted]).values()
         return {
@@ -474,7 +506,7 @@ class Scene:
     # The end
 
     def stop(self) -> None:
-        """Neither a process nor a connection of a scene outlives it."""
+        """Ends all processes and connections of the scene."""
         for member in self.everybody:
             member.stop()
         del self.admin  # librdkafka has no other way to close one
@@ -484,9 +516,9 @@ class Scene:
             f"two workers called {name}"
         )
         wanted = library or self.library
-        if wanted.name not in self._commands:
-            self._commands[wanted.name] = wanted.command()
-        argv = self._commands[wanted.name]
+        if wanted not in self._commands:
+            self._commands[wanted] = wanted.command()
+        argv = self._commands[wanted]
         member = Member(name, argv, self._folder, self._changed)
         self.everybody.append(member)
         return member

@@ -29,7 +29,7 @@ async def broker() -> AsyncIterator[Broker]:
 
 
 async def test_confluent_kafka_elects_leaders(broker: Broker) -> None:
-    """The preferred leader comes back."""
+    """Electing the preferred leader makes it lead again."""
     await broker.stop_node(2)
     await broker.start_node(2)
 
@@ -44,9 +44,9 @@ async def test_confluent_kafka_elects_leaders(broker: Broker) -> None:
 
 
 async def test_kafka_python_reassigns_and_describes(broker: Broker) -> None:
-    """A reassignment that waits for a node is listed; then it is cancelled."""
+    """A reassignment that waits for a node is listed and can be cancelled."""
     await broker.stop_node(3)
-    # A process of its own: importing the library warns.
+    # A separate process: importing the library warns.
     worker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "ignore", WORKER, broker.bootstrap_servers),
         stdout=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""``__kohort_events`` as other libraries' consumers read it, and commit."""
+"""Consumers of other libraries read ``__kohort_events`` and commit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ pytestmark = [
 ]
 
 TOPIC = "__kohort_events"
-SCHEMA = Path(__file__).parent.parent.parent / "docs" / "events.schema.json"
+SCHEMA = (
+    Path(__file__).parent.parent.parent / "docs" / "reference" / "events.schema.json"
+)
 READERS: dict[Library, str] = {
     JAVA: "range",
     FRANZ_GO: "cooperative-sticky",
@@ -47,10 +49,10 @@ READERS: dict[Library, str] = {
 
 
 class Reading(Scene):
-    """A group that is watched, and others that read what happens to it."""
+    """A watched group, and other groups that read its events."""
 
     def read(self, library: Library, assignor: str) -> Member:
-        """A reader in a group of its own, which commits after each batch."""
+        """A reader in a separate group, which commits after each batch."""
         reader = self.prepare(f"{library.name} reads", library)
         reader.send(
             "join",
@@ -65,7 +67,7 @@ class Reading(Scene):
         return reader
 
     def play(self, name: str) -> None:
-        """A member of the watched group comes, consumes, and goes."""
+        """A member of the watched group joins, consumes, and leaves."""
         member = self.start(name)
         self.until_settled()
         self.produce(50)
@@ -73,7 +75,7 @@ class Reading(Scene):
         self.close(member)
 
     def until_read(self, reader: Member, name: str) -> None:
-        """It has the event that says that the member is gone."""
+        """Waits for the event that the member has left."""
         self.until(
             f"{reader.name} has read that {name} left",
             lambda: any(
@@ -84,12 +86,12 @@ class Reading(Scene):
 
 
 def events_of(records: list[Record]) -> list[dict[str, Any]]:
-    """The events that are in records, in their order."""
+    """Returns the events in the records, in order."""
     return [json.loads(value) for _, _, _, value in records]
 
 
 def test_who_commits_does_not_read_of_it(bootstrap: str, tmp_path: Path) -> None:
-    """All of them read all events, in order, and none that their commits make."""
+    """All readers get all events in order, and none about their own commits."""
     scene = Reading(KOHORT, "range", bootstrap, tmp_path)
     try:
         scene.admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(ASK_S)
@@ -97,18 +99,18 @@ def test_who_commits_does_not_read_of_it(bootstrap: str, tmp_path: Path) -> None
         readers = [scene.read(library, how) for library, how in READERS.items()]
         for reader in readers:
             scene.until_read(reader, "first")
-        # They commit meanwhile, and were they to read of that they would not end.
+        # They commit meanwhile: if they read events about that, they would never end.
         scene.play("second")
         for reader in readers:
             scene.until_read(reader, "second")
-        # They go on reading: what is compared is what they have all at once.
+        # They go on reading: the comparison uses copies.
         check([[*reader.records] for reader in readers], scene.group)
     finally:
         scene.stop()
 
 
 def check(read: list[list[Record]], watched: str) -> None:
-    """What each reader has read is one and the same stream, whole and valid."""
+    """Checks that all readers have read the same stream, complete and valid."""
     validator = Draft202012Validator(json.loads(SCHEMA.read_text()))
     longest = max((events_of(records) for records in read), key=len)
     for event in longest:
@@ -119,7 +121,7 @@ def check(read: list[list[Record]], watched: str) -> None:
             assert key == (event["group"] or "")
             assert longest[offset] == event
     of_readers = [e for e in longest if str(e["group"]).startswith("reader-")]
-    # Before it is known what they are for.
+    # Made before the broker knew the topics that these groups read.
     assert {e["kind"] for e in of_readers} <= {"group_state", "member_id_given"}
     assert len(of_readers) <= 2 * len(read)
     commits = [e for e in longest if e["kind"] == "offsets_committed"]

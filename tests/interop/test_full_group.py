@@ -1,4 +1,7 @@
-"""What clients do when they are refused by a full group (KIP-389), by either number."""
+"""A full group refuses clients with either error code (KIP-389).
+
+`tests.scenes` has those of Python.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.interop.libraries import AIOKAFKA, JAVA, KAFKA_PYTHON, KOHORT, OLD_JAVA
+from tests.interop.libraries import JAVA, KOHORT, OLD_JAVA
 from tests.interop.scene import Scene
 
 if TYPE_CHECKING:
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from tests.interop.libraries import Library
 
 FULL = pytest.mark.parametrize(
-    "bootstrap",
+    "here",
     [
         {"group.max.size": 1, "wire.error.numbering": numbering}
         for numbering in ("kip-389", "apache")
@@ -23,13 +26,16 @@ FULL = pytest.mark.parametrize(
     ids=["77", "81"],
     indirect=True,
 )
-pytestmark = pytest.mark.skipif(
-    "KOHORT_INTEROP_BOOTSTRAP" in os.environ, reason="has to be configured"
-)
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(
+        "KOHORT_INTEROP_BOOTSTRAP" in os.environ, reason="has to be configured"
+    ),
+]
 
 
 def refused(library: Library, error: str) -> Callable[[Scene], None]:
-    """A member is alone and stays so: the second one fails with this error, at once."""
+    """The second member fails with this error immediately; the first one remains."""
 
     def told(scene: Scene) -> None:
         scene.start("member")
@@ -45,40 +51,22 @@ def refused(library: Library, error: str) -> Callable[[Scene], None]:
 
 
 @FULL
-@pytest.mark.parametrize(
-    ("library", "error"),
-    [
-        (KOHORT, "GroupMaxSizeReachedError"),
-        (AIOKAFKA, "KafkaError"),
-        (KAFKA_PYTHON, "kafka.errors."),
-    ],
-    ids=lambda value: getattr(value, "name", ""),
-)
-def test_refused(play: Callable[..., None], library: Library, error: str) -> None:
-    """Either number ends the consumer; it asks once."""
-    play(KOHORT, "range", refused(library, error))
-
-
-@pytest.mark.interop
-@FULL
 def test_java(play: Callable[..., None], request: pytest.FixtureRequest) -> None:
-    """kafka-clients knows 81; by 77 it takes the broker to be another one."""
+    """kafka-clients knows 81; to it, 77 is STALE_BROKER_EPOCH."""
     number = request.node.callspec.id
     error = {"77": "KafkaException: Unexpected error", "81": "GroupMaxSizeReached"}
     play(KOHORT, "range", refused(JAVA, error[number]))
 
 
-@pytest.mark.interop
 @FULL
 def test_a_release_that_knows_neither_number(play: Callable[..., None]) -> None:
-    """kafka-clients 2.1, from before KIP-389: an error that is not tried again."""
+    """kafka-clients 2.1, from before KIP-389, fails without a retry."""
     error = "KafkaException: Unexpected error in join group response"
     play(KOHORT, "range", refused(OLD_JAVA, error))
 
 
-@pytest.mark.interop
 def test_the_old_release_where_there_is_room(play: Callable[..., None]) -> None:
-    """It is the number that ended it: it can be a member of a group."""
+    """The error code made it fail: in a group with room, it is a member."""
 
     def told(scene: Scene) -> None:
         scene.start("member")

@@ -1,8 +1,9 @@
-"""Seven incidents of a group of real clients: all views say the same, and the truth.
+"""Seven incidents of a group of real clients: all views agree, and are true.
 
-The truth is the clients' own word: which partitions each of them read, since when. The
-views are the sentences and findings of ``kohort why``, the metrics, the account of each
-rebalance (which the page shows and Spark reads), and the rows that tables have of that.
+The truth is the clients' own reports: the partitions that each of them read, and since
+when. The views are the sentences and findings of ``kohort why``, the metrics, the
+account of each rebalance (which the page shows and Spark reads), and its rows in
+tables.
 """
 
 from __future__ import annotations
@@ -44,22 +45,22 @@ Json = dict[str, Any]
 Play = Callable[["Library", str, Callable[["Scene"], None]], None]
 
 MORTAL_MS = 3_000
-"""session.timeout.ms and max.poll.interval.ms of members that are waited for."""
+"""session.timeout.ms and max.poll.interval.ms of members that should expire."""
 BUSY_NS = 3_000_000_000
-"""How much later than at once a client may do something, on a busy machine."""
+"""How late a client may act on a busy machine."""
 CLOCKS_NS = 50_000_000
-"""How much two processes may differ about the time."""
+"""Maximum difference between the times of two processes."""
 MILLION = 1_000_000
 DIAGNOSES = frozenset(
     {"rolling-restart", "crashed", "crash-loop", "group-full", "max-poll-interval"}
     | {"session-too-short", "session-too-long", "commit-from-outside"}
 )
-"""Findings that say what kind of incident it was."""
+"""Findings that name the kind of incident."""
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """One broker for all of them; as in conftest, KOHORT_INTEROP_NODES has nodes."""
+    """One broker for all tests; KOHORT_INTEROP_NODES sets its number of nodes."""
     settings = (
         "group.initial.rebalance.delay.ms=0",
         "group.min.session.timeout.ms=1000",
@@ -74,6 +75,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         yield running
 
 
+@pytest.fixture
+def here() -> None:
+    """Killed members expire by the session timeout: the findings are about that."""
+
+
 @pytest.fixture(scope="module")
 def bootstrap(broker: Serving) -> str:
     """Its addresses, for `play`."""
@@ -85,11 +91,11 @@ def bootstrap(broker: Serving) -> str:
 
 @dataclass(slots=True)
 class Stop:
-    """A member reads a partition no more, by its own word.
+    """A member's own report that it has stopped reading a partition.
 
     Attributes:
         member: its name.
-        how: why, as workers say it.
+        how: the reason in the worker's event.
         at_ns: when.
         seen_ns: when the broker has seen it, at the latest; None: not known.
     """
@@ -102,11 +108,11 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time in which nobody read a partition, by the clients' own word.
+    """A time without a reader of a partition, by the clients' own reports.
 
     Attributes:
         stop: its beginning.
-        until_ns: its end: the next reader says that it has it.
+        until_ns: its end: the next reader reports that it has the partition.
         waits_ns: the next reader did not have it yet.
     """
 
@@ -116,22 +122,23 @@ class Gap:
 
     @property
     def least_ns(self) -> int:
-        """Its length that is sure, however late clients say what they do."""
+        """Its minimum length, however late clients report."""
         if self.stop.seen_ns is None:
             return 0
         return max(self.waits_ns - self.stop.seen_ns, 0)
 
     def most_ns(self, hidden_ns: int) -> int:
-        """Its length for the broker, at most.
+        """Its maximum length for the broker.
 
         Args:
-            hidden_ns: how long the broker does not see that a member is stalled.
+            hidden_ns: how long the broker cannot see that a member is stalled.
         """
         told_ns = self.until_ns - self.stop.at_ns
         if self.stop.how == "stalled" and hidden_ns:
             return told_ns - hidden_ns + BUSY_NS
         if self.stop.seen_ns == self.stop.at_ns:
-            # Last heard of a heartbeat earlier; or it says late what it gave up.
+            # Its last heartbeat was earlier, or it reports late which partitions it
+            # gave up.
             return told_ns + HEARTBEAT_MS * MILLION + BUSY_NS
         return told_ns + CLOCKS_NS
 
@@ -147,9 +154,9 @@ def gaps(scene: Scene, hidden_ns: int) -> dict[int, list[Gap]]:
     for at_ns, how, now, name in sorted(words, key=lambda word: word[0]):
         for stop in stops.values():
             if how == "closed" and stop.member == name:
-                stop.seen_ns = at_ns  # it left between its last two words
-        # An eager member revokes before it joins; a cooperative one as it is given its
-        # assignment, and one that is stalled goes when max.poll.interval.ms is over.
+                stop.seen_ns = at_ns  # it left between its last two events
+        # An eager member revokes before it joins, a cooperative one when it gets its
+        # assignment, and a stalled one goes after max.poll.interval.ms.
         is_late = hidden_ns if how == "stalled" else is_eager and how != "killed"
         others = [each for other, each in reads.items() if other != name]
         for partition in reads.get(name, frozenset()).difference(now, *others):
@@ -167,7 +174,7 @@ def gaps(scene: Scene, hidden_ns: int) -> dict[int, list[Gap]]:
 
 
 class Views:
-    """What kohort says of a group, one way and the other."""
+    """All of kohort's views of a group."""
 
     def __init__(self, broker: Serving, group: str) -> None:
         def ask(path: str) -> str:
@@ -186,13 +193,13 @@ class Views:
 
     @property
     def is_whole(self) -> bool:
-        """Whether each rebalance has its account."""
+        """Returns whether each rebalance has its account."""
         started = sum(e["kind"] == "rebalance_started" for e in self.events)
         ends = [account.outcome for account in self.accounts]
         return started == len(ends) and ends[-1:] == ["completed"]
 
     def sentence(self, cause: str) -> str:
-        """That of the last rebalance of a cause."""
+        """The sentence for the last rebalance with a cause."""
         found = [r["words"] for r in self.why["rebalances"] if r["cause"] == cause]
         text: str = found[-1]
         return text
@@ -203,7 +210,7 @@ class Views:
         return {each["code"]: each for each in self.why["findings"]}
 
     def unread_ns(self, cause: str | None = None) -> int:
-        """Partition-time without a reader, of one cause or of all."""
+        """Partition-time without a reader, for one cause or all."""
         return sum(
             row.duration_ns * row.count
             for account in self.accounts
@@ -212,7 +219,7 @@ class Views:
         )
 
     def unread_since(self, since_ns: int) -> Counter[int]:
-        """By partition: its time without a reader since a moment."""
+        """By partition, its time without a reader since a moment."""
         found: Counter[int] = Counter()
         for row in (row for account in self.accounts for row in account.unread):
             for number in (n for numbers in row.parts.values() for n in numbers):
@@ -220,7 +227,7 @@ class Views:
         return found
 
     def counted(self, metric: str, label: str) -> dict[str, float]:
-        """A metric of the group by one of its labels; what is 0 is left out."""
+        """A metric of the group by one of its labels, without zeros."""
         return {
             sample.labels.get(label, ""): sample.value
             for family in text_string_to_metric_families(self.metrics)
@@ -230,7 +237,7 @@ class Views:
         }
 
     def agree(self) -> None:
-        """All of them say the same."""
+        """Checks that all views agree."""
         raw = [e for e in self.events if e["kind"] != "rebalance_account"]
         read_off = history(raw, self.group)
         assert [*read_off.rebalances] == self.accounts
@@ -242,7 +249,7 @@ class Views:
         for account, told in zip(self.accounts, self.why["rebalances"], strict=True):
             assert account.own_fields().items() <= told.items()
             assert told["words"] == read_off.explain(account)
-            unread = f"{product(account.unread_ns, 'partition')} in all"
+            unread = f"{product(account.unread_ns, 'partition')} in total"
             is_worth_a_word = any(r.duration_ns >= SHORTEST_NS for r in account.unread)
             assert (unread in told["words"]) == is_worth_a_word
         assert self.why["unread_ns"] == self.unread_ns()
@@ -270,7 +277,7 @@ class Views:
         assert paused == pytest.approx(sum(p.duration_ns for p in pauses) / 1e9)
 
     def _tables_agree(self) -> None:
-        """The rows that silver has, as its oracle reads them off the events."""
+        """Checks the rows of silver, as its oracle computes them from the events."""
         unread, pauses = Counter[int](), Counter[int]()
         for row in silver_oracle.unread(self.events):
             unread[row["number"]] += row["unread_ns"]
@@ -282,11 +289,11 @@ class Views:
 
 
 class Incident:
-    """A scene from the moment at which something happens to its group.
+    """A scene from the moment of an incident in its group.
 
     Args:
         scene: its group is at rest.
-        broker: has it.
+        broker: of the group.
     """
 
     def __init__(self, scene: Scene, broker: Serving) -> None:
@@ -296,11 +303,11 @@ class Incident:
         self.since_ns = time.time_ns()
 
     def over(self, *diagnoses: str, hidden_ms: int = 0) -> Views:
-        """The group is at rest again: what kohort says is one thing, and true.
+        """Waits until the group is at rest; checks that all views agree, and are true.
 
         Args:
-            diagnoses: the findings that say what it was.
-            hidden_ms: how long a member that is stalled goes on to send heartbeats.
+            diagnoses: the expected findings.
+            hidden_ms: how long a stalled member goes on sending heartbeats.
         """
         scene = self.scene
         scene.until_settled()
@@ -326,7 +333,7 @@ class Incident:
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_rolling_restart(play: Play, broker: Serving, assignor: str) -> None:
-    """One after the other is closed, and comes back; cooperative ones do not pause."""
+    """Members restart one after the other; cooperative members do not pause."""
 
     def told(scene: Scene) -> None:
         members = [scene.start(f"member-{number}") for number in range(3)]
@@ -338,7 +345,8 @@ def test_rolling_restart(play: Play, broker: Serving, assignor: str) -> None:
             scene.join(back, client=member.name)
             scene.until_settled()
         views = incident.over("rolling-restart")
-        assert "3 members went and came" in views.findings["rolling-restart"]["title"]
+        title = views.findings["rolling-restart"]["title"]
+        assert "3 members restarted one after the other" in title
         assert "member-2 left, no reason given" in views.sentence("member_left")
         assert "member-2 joined" in views.sentence("member_joined")
         is_eager = assignor == "range"
@@ -350,7 +358,7 @@ def test_rolling_restart(play: Play, broker: Serving, assignor: str) -> None:
 
 
 def test_kill(play: Play, broker: Serving) -> None:
-    """The broker learns of SIGKILL by the session timeout: nobody reads until then."""
+    """A killed member's partitions have no reader until its session times out."""
 
     def told(scene: Scene) -> None:
         scene.start("survivor")
@@ -369,7 +377,7 @@ def test_kill(play: Play, broker: Serving) -> None:
 
 
 def test_full_group(play: Play, broker: Serving) -> None:
-    """A member is killed, and keeps its place: its successor is refused until then."""
+    """A killed member keeps its place: its successor is refused until it expires."""
 
     def told(scene: Scene) -> None:
         scene.start("first")
@@ -396,7 +404,7 @@ def test_full_group(play: Play, broker: Serving) -> None:
 def stalls(
     scene: Scene, broker: Serving, *, session_ms: int, poll_ms: int | None
 ) -> Incident:
-    """A member has a batch in hand until another one reads all; then both go on."""
+    """A member stalls with a batch until another one reads all; then both go on."""
     steady = scene.start("steady")
     slow = scene.start("slow", session_ms=session_ms, poll_ms=poll_ms)
     incident = Incident(scene, broker)
@@ -417,9 +425,9 @@ def stalls(
 def test_slow_poller(
     play: Play, broker: Serving, library: Library, reason: str
 ) -> None:
-    """It leaves when its application does not poll; that it is no crash is known.
+    """It leaves when its application does not poll; that is no crash in the finding.
 
-    Heartbeats go on until then. So the time before is in the finding alone.
+    Heartbeats continue until then, so only the finding has the time before.
     """
 
     def told(scene: Scene) -> None:
@@ -438,7 +446,7 @@ def test_slow_poller(
 
 @pytest.mark.parametrize("library", [KOHORT, AIOKAFKA], ids=lambda each: each.name)
 def test_blocked_loop(play: Play, broker: Serving, library: Library) -> None:
-    """Its session expires while it is alive, which is no crash."""
+    """Its session expires while it is alive, which is not a crash."""
 
     def told(scene: Scene) -> None:
         incident = stalls(scene, broker, session_ms=MORTAL_MS, poll_ms=None)

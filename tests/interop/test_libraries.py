@@ -33,7 +33,7 @@ PYTHON = {
 OTHERS = {
     JAVA: ("range", "roundrobin", "sticky", "cooperative-sticky"),
     FRANZ_GO: ("range", "roundrobin", "sticky", "cooperative-sticky"),
-    KAFKA_GO: ("range", "roundrobin"),  # it speaks JoinGroup v2 and its like
+    KAFKA_GO: ("range", "roundrobin"),  # it uses JoinGroup v2 and the like
     KAFKAJS: ("roundrobin",),
 }
 
@@ -52,16 +52,16 @@ def _rows() -> Iterator[ParameterSet]:
 def test_group_that_changes(
     play: Callable[..., None], library: Library, assignor: str
 ) -> None:
-    """Members come, leave and die; no record is lost, and commits outlive them all."""
+    """Members join, leave and die; no record is lost, and commits outlive them all."""
     play(library, assignor, plays.group_that_changes)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "bootstrap", [{"group.initial.rebalance.delay.ms": 3_000}], indirect=True
+    "here", [{"group.initial.rebalance.delay.ms": 3_000}], indirect=True
 )
 def test_default_delay(play: Callable[..., None]) -> None:
-    """The same with Kafka's default delay of 3 s before a first rebalance (KIP-134)."""
+    """The same play passes with Kafka's default initial delay of 3 s (KIP-134)."""
     play(AIOKAFKA, "range", plays.group_that_changes)
 
 
@@ -74,5 +74,5 @@ def test_default_delay(play: Callable[..., None]) -> None:
     ids=lambda each: each.name,
 )
 def test_static_members(play: Callable[..., None], library: Library) -> None:
-    """A static member's restart within its session timeout is no rebalance."""
+    """A static member that restarts within its session timeout causes no rebalance."""
     play(library, "range", plays.static_members)

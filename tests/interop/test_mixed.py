@@ -1,4 +1,4 @@
-"""Groups of several client libraries, kohort's among them; each of them leads."""
+"""Groups of several client libraries, including kohort's; each of them leads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _names(libraries: tuple[Library, ...]) -> str:
 def test_confluent_kafka(
     play: Callable[..., None], libraries: tuple[Library, ...], assignor: str
 ) -> None:
-    """Subscriptions and assignments are read by either, whoever leads."""
+    """Each library reads the other's subscriptions and assignments, as leader too."""
     play(libraries[0], assignor, lambda scene: group_of_several(scene, *libraries))
 
 
@@ -39,7 +39,7 @@ def test_confluent_kafka(
 def test_java(
     play: Callable[..., None], libraries: tuple[Library, ...], assignor: str
 ) -> None:
-    """The same with kafka-clients, and its user data (KIP-54, KIP-429)."""
+    """The same play passes with kafka-clients and its user data (KIP-54, KIP-429)."""
     play(libraries[0], assignor, lambda scene: group_of_several(scene, *libraries))
 
 
@@ -53,5 +53,5 @@ def test_java(
 def test_all_three(
     play: Callable[..., None], libraries: tuple[Library, ...], assignor: str
 ) -> None:
-    """Each of them in one group, and each of them leading it."""
+    """All libraries share one group, and each of them leads it."""
     play(libraries[0], assignor, lambda scene: group_of_several(scene, *libraries))

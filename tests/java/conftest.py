@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from tests.interop.libraries import _built, _run, need
 
+from kohort.broker.server import Broker
+
 HERE = Path(__file__).parent
 SMALL = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
 """For a short start on a small machine."""
+TIMEOUT_S = 120.0
+TOOLS = "org.apache.kafka.tools"
+
+Tool = Callable[..., Awaitable[str]]
+"""A tool's standard output; its exit code was 0."""
 
 
 def _fetch(folder: Path) -> None:
@@ -21,3 +30,25 @@ def class_path() -> str:
     """Apache Kafka's tools, fetched once."""
     need("java", "mvn")
     return f"{_built(HERE / 'tools', _fetch) / 'target' / 'dependency'}/*"
+
+
+@pytest.fixture
+def tool(broker: Broker, class_path: str) -> Tool:
+    """Runs a tool against the cluster."""
+
+    async def run(name: str, *options: str) -> str:
+        argv = ["java", *SMALL, "-cp", class_path, name]
+        argv += ["--bootstrap-server", broker.bootstrap_servers, *options]
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                printed, _ = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            raise
+        assert process.returncode == 0, printed.decode()
+        return printed.decode()
+
+    return run

@@ -1,15 +1,14 @@
-"""Apache Kafka's own admin tools elect, reassign and describe at a kohort cluster."""
+"""Apache Kafka's own admin tools elect, reassign and describe in a kohort cluster."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.broker.test_cluster import cluster
-from tests.java.conftest import SMALL
+from tests.java.conftest import TOOLS, Tool
 from tests.wire.client import connected
 from tests.wire.requests import produce
 
@@ -17,12 +16,6 @@ from kohort.broker.server import Broker
 from kohort.protocol.records import Record, build_batch
 
 pytestmark = pytest.mark.interop
-
-TIMEOUT_S = 120.0
-TOOLS = "org.apache.kafka.tools"
-
-Tool = Callable[..., Awaitable[str]]
-"""What a tool printed to its standard output; its exit code was 0."""
 
 
 @pytest.fixture
@@ -33,30 +26,8 @@ async def broker() -> AsyncIterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-def tool(broker: Broker, class_path: str) -> Tool:
-    """Runs a tool against the cluster."""
-
-    async def run(name: str, *options: str) -> str:
-        argv = ["java", *SMALL, "-cp", class_path, name]
-        argv += ["--bootstrap-server", broker.bootstrap_servers, *options]
-        process = await asyncio.create_subprocess_exec(
-            *argv, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                printed, _ = await process.communicate()
-        except TimeoutError:
-            process.kill()
-            raise
-        assert process.returncode == 0, printed.decode()
-        return printed.decode()
-
-    return run
-
-
 async def test_preferred_leaders(broker: Broker, tool: Tool) -> None:
-    """A node that was away leads again."""
+    """A restarted node leads again after a preferred leader election."""
     await broker.stop_node(2)
     await broker.start_node(2)
     topic = broker.cluster.topics.by_name["t"]
@@ -68,16 +39,16 @@ async def test_preferred_leaders(broker: Broker, tool: Tool) -> None:
 
 
 async def test_reassignments(broker: Broker, tool: Tool, tmp_path: Path) -> None:
-    """In progress while a node is down, complete when it is back."""
+    """A reassignment is in progress while a node is down, complete when it is back."""
     moves = tmp_path / "moves.json"
     row = {"topic": "t", "partition": 0, "replicas": [3, 1]}
     moves.write_text(json.dumps({"version": 1, "partitions": [row]}))
     name = f"{TOOLS}.reassign.ReassignPartitionsCommand"
     file = ["--reassignment-json-file", str(moves)]
     await broker.stop_node(3)
-    # The tool refuses nodes that are down; the admin API does not.
+    # The tool refuses stopped nodes; the admin API does not.
     topic = broker.cluster.topics.by_name["t"]
-    broker.cluster.reassign(topic, 0, [3, 1])
+    broker.cluster.leaders.reassign(topic, 0, [3, 1])
     printed = await tool(name, "--list")
     assert "t-0: replicas: 3,1,2. adding: 3. removing: 2." in printed
     printed = await tool(name, *file, "--verify", "--preserve-throttles")
@@ -89,7 +60,7 @@ async def test_reassignments(broker: Broker, tool: Tool, tmp_path: Path) -> None
 
 
 async def test_descriptions(broker: Broker, tool: Tool) -> None:
-    """Log directories, producers and the quorum."""
+    """The tools describe log directories, producers and the quorum."""
     records = [Record(value=b"x")]
     batch = build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0)
     async with connected(broker, 2) as client:
@@ -105,7 +76,7 @@ async def test_descriptions(broker: Broker, tool: Tool) -> None:
 
 
 async def test_features(broker: Broker, tool: Tool) -> None:
-    """A level is lowered, and shown as it is then."""
+    """A feature level can be lowered, and is then shown."""
     name = f"{TOOLS}.FeatureCommand"
     await tool(name, "downgrade", "--feature", "group.version=0")
     assert broker.cluster.features.levels["group.version"] == 0

@@ -1,4 +1,4 @@
-"""Apache Kafka's own DumpLogSegments reads what kohort writes, without a complaint."""
+"""Apache Kafka's own DumpLogSegments reads kohort's files, without complaints."""
 
 from __future__ import annotations
 
@@ -15,9 +15,16 @@ from kohort.broker.coordinator.effects import GroupTombstone, OffsetRecord
 from kohort.broker.log.compaction import clean
 from kohort.broker.log.directory import DataDir
 from kohort.broker.log.partition import Partition
+from kohort.broker.log.producers import Verification
 from kohort.broker.log.settings import LOG_APPEND_TIME, LogConfig
+from kohort.broker.log.transactions import EndMarker
 from kohort.broker.shards.group_records import Encoder
-from kohort.protocol.records import Record, build_batch
+from kohort.broker.shards.transaction_records import encode
+from kohort.broker.transactions.effects import StateRecord
+from kohort.broker.transactions.events import TopicPartition
+from kohort.broker.transactions.state import TransactionState
+from kohort.broker.transactions.transaction import Metadata
+from kohort.protocol.records import TRANSACTIONAL, Record, build_batch
 
 pytestmark = pytest.mark.interop
 
@@ -26,7 +33,7 @@ TIMEOUT_S = 120.0
 
 
 Dump = Callable[..., tuple[str, str]]
-"""What the tool printed of files, and what it had to complain about."""
+"""The tool's output for files, and its complaints."""
 
 
 @pytest.fixture
@@ -52,11 +59,11 @@ def dump(class_path: str) -> Dump:
 
 
 def without_known(errors: str) -> str:
-    """What the tool complains about that it would not find in Kafka's own files.
+    """Returns complaints that the tool does not have about Kafka's own files.
 
     For a log that does not begin with offset 0 it says that "-1 is followed by" the
-    first offset, about Apache Kafka's segments, too: it compares the first record
-    with none.
+    first offset, even for Apache Kafka's segments: it compares the first record with
+    none.
     """
     known = r"Non-consecutive offsets in \S*?0*(\d+)\.log\n  -1 is followed by \1\n"
     return re.sub(known, "", errors)
@@ -64,12 +71,12 @@ def without_known(errors: str) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A data directory that has seen everything, after a clean stop."""
+    """A data directory with all kinds of files, after a clean stop."""
     path = tmp_path_factory.mktemp("data") / "live"
     data = DataDir.open(path, "YWJjZGVmZ2hpamtsbW5vcA", 1)
     write(data.open_partition("empty", 0, bytes(16), LogConfig(), 0))
     fill(data)
-    # What a kill -9 leaves: the files as they are, and half a batch behind them.
+    # The result of a kill -9: the files as they are, and half a batch at the end.
     killed = path.with_name("killed")
     shutil.copytree(path, killed)
     data.close()
@@ -94,7 +101,7 @@ def rolling(**more: object) -> LogConfig:
 
 
 def write(partition: Partition) -> None:
-    """Nothing: an empty log is a log, too."""
+    """Writes nothing: a log may be empty."""
     assert partition.log_end_offset == 0
 
 
@@ -102,7 +109,7 @@ def produce(partition: Partition, first: int, end: int) -> None:
     """Batches of three records of an idempotent producer, with every codec."""
     for number in range(first, end):
         batch = build_batch(
-            # Times go back now and then.
+            # Times sometimes go back.
             [Record(0, NOW + number * 10 - number % 7 * 30, b"k", bytes(60))] * 3,
             codec=number % 5,
             producer_id=7,
@@ -124,15 +131,47 @@ def fill(data: DataDir) -> None:
     produce(data.open_partition("stamped", 0, bytes(16), stamped, 0), 0, 30)
     compact(data.open_partition("compacted", 0, bytes(16), compacting(), 0))
     commit(data.open_partition("__consumer_offsets", 0, bytes(16), rolling(), 0))
+    transact(data.open_partition("transacted", 0, bytes(16), rolling(), 0))
+    coordinate(data.open_partition("__transaction_state", 0, bytes(16), rolling(), 0))
+
+
+def transact(partition: Partition) -> None:
+    """Writes 40 transactions of two producers, each second one aborted."""
+    for number in range(40):
+        producer, is_commit = number % 3, number % 2 == 0
+        batch = build_batch(
+            [Record(0, NOW + number, b"k", bytes(60))],
+            producer_id=producer,
+            producer_epoch=number,
+            base_sequence=0,
+            attributes=TRANSACTIONAL,
+        )
+        verification = partition.verify(batch, now_ms=NOW, adds=True)
+        assert isinstance(verification, Verification)
+        done = partition.append(batch, now_ms=NOW, verification=verification)
+        assert not done.error_code
+        end = EndMarker(producer, number + 1, is_commit, 9, 2)
+        assert not partition.append_marker(end, now_ms=NOW).error_code
+
+
+def coordinate(partition: Partition) -> None:
+    """Writes the states of a transactional id, and its expiry."""
+    places = frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})
+    ongoing = Metadata(7, 3, 60_000, TransactionState.ONGOING, places, NOW, NOW)
+    for version in (0, 1):
+        batch = encode([StateRecord("tx", ongoing)], version, NOW)
+        partition.append_own(batch, now_ms=NOW)
+    gone = encode([StateRecord("tx", None)], 1, NOW)
+    partition.append_own(gone, now_ms=NOW)
 
 
 def compacting() -> LogConfig:
-    """Compaction whenever there is anything to compact."""
+    """Settings under which any dirty record makes the log compact."""
     return rolling(cleanup_policy="compact", min_cleanable_dirty_ratio=0.0)
 
 
 def compact(partition: Partition) -> None:
-    """A log whose older segments have been cleaned, some to nothing."""
+    """Writes a log and cleans its older segments, some completely."""
     for number in range(300):
         key = b"%d" % (number % 7 if number % 50 else number)
         batch = build_batch([Record(0, NOW + number, key, bytes(40))] * 2)
@@ -144,7 +183,7 @@ def compact(partition: Partition) -> None:
 
 
 def commit(partition: Partition) -> None:
-    """Offsets of a group, and one that is gone."""
+    """Writes offsets of a group, and deletes one."""
     encoder = Encoder()
     for number in range(60):
         rows = [
@@ -158,7 +197,7 @@ def commit(partition: Partition) -> None:
 
 
 def found(folder: Path, suffix: str, *, besides: str = "") -> list[Path]:
-    """The files of a kind, sorted; there are some."""
+    """The files of a kind, sorted; there must be some."""
     files = sorted(
         file for file in folder.glob(f"*-0/*.{suffix}") if file.parent.name != besides
     )
@@ -167,13 +206,13 @@ def found(folder: Path, suffix: str, *, besides: str = "") -> list[Path]:
 
 
 def test_logs(folder: Path, dump: Dump) -> None:
-    """Every record of every batch, with valid CRCs and offsets that follow."""
+    """Every record of every batch, with valid CRCs and consecutive offsets."""
     files = found(folder, "log", besides="compacted-0")
     assert len(files) > 10
     text, complaints = dump(files, "--deep-iteration")
     assert complaints == ""
     assert len(re.findall(r"^\| offset: ", text, re.MULTILINE)) == (
-        150 + 300 + 315 + 90 + 182
+        150 + 300 + 315 + 90 + 182 + 80 + 3
     )
     assert "compresscodec: zstd" in text
     assert "partitionLeaderEpoch: 5" in text
@@ -181,7 +220,7 @@ def test_logs(folder: Path, dump: Dump) -> None:
 
 
 def test_compacted_logs(folder: Path, dump: Dump) -> None:
-    """Valid batches; that offsets are missing is what compaction is for."""
+    """Valid batches; missing offsets are the result of compaction."""
     files = sorted((folder / "compacted-0").glob("*.log"))
     text, complaints = dump(files, "--deep-iteration")
     gaps = r"Non-consecutive offsets in .*\n(  -?\d+ is followed by \d+\n)+"
@@ -194,7 +233,7 @@ def test_compacted_logs(folder: Path, dump: Dump) -> None:
     ("kind", "entry"), [("index", "offset"), ("timeindex", "timestamp")]
 )
 def test_indexes(folder: Path, dump: Dump, kind: str, entry: str) -> None:
-    """Sound in themselves; every entry is where its batch, or its record, is."""
+    """Indexes are valid: every entry points to its batch or record."""
     files = found(folder, kind)
     text, complaints = dump(files, "--index-sanity-check")
     assert complaints == ""
@@ -209,7 +248,7 @@ def test_indexes(folder: Path, dump: Dump, kind: str, entry: str) -> None:
 
 
 def test_snapshots(folder: Path, dump: Dump) -> None:
-    """Kafka's reader finds the last batch of each producer, and the CRC fits."""
+    """Kafka's reader finds the last batch of each producer, and a valid CRC."""
     files = found(folder, "snapshot")
     text, complaints = dump(files)
     assert complaints == ""
@@ -218,8 +257,47 @@ def test_snapshots(folder: Path, dump: Dump) -> None:
     assert "lastSequence: 314 lastOffset: 314 offsetDelta: 2" in text
 
 
+def test_transactions(folder: Path, dump: Dump) -> None:
+    """Markers in logs, their indexes, and the producers after them in snapshots."""
+    files = sorted((folder / "transacted-0").glob("*.log"))
+    text, complaints = dump(files, "--deep-iteration")
+    assert complaints == ""
+    assert text.count("endTxnMarker: COMMIT coordinatorEpoch: 9") == 20
+    assert text.count("endTxnMarker: ABORT coordinatorEpoch: 9") == 20
+    files = found(folder, "txnindex")
+    assert len(files) > 1
+    text, complaints = dump(files)
+    assert complaints == ""
+    entries = re.findall(
+        r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) "
+        r"lastStableOffset: (\d+)",
+        text,
+    )
+    assert [tuple(map(int, entry)) for entry in entries] == [
+        (number % 3, 2 * number, 2 * number + 1, 2 * number + 2)
+        for number in range(1, 40, 2)
+    ]
+    files = sorted((folder / "transacted-0").glob("*.snapshot"))
+    text, complaints = dump(files[-1:])
+    assert complaints == ""
+    assert "producerEpoch: 40 coordinatorEpoch: 9 currentTxnFirstOffset: " in text
+
+
+def test_transactional_ids(folder: Path, dump: Dump) -> None:
+    """The decoder of __transaction_state decodes both versions, and an expiry."""
+    files = sorted((folder / "__transaction_state-0").glob("*.log"))
+    text, complaints = dump(files, "--transaction-log-decoder")
+    assert complaints == ""
+    payloads = re.findall(r"key: \{.*?\"tx\".*?\} payload: (.*)", text)
+    assert len(payloads) == 3
+    for payload in payloads[:2]:
+        assert '"producerId":7,"producerEpoch":3' in payload.replace(" ", "")
+        assert '"partitionIds":[0,1]' in payload.replace(" ", "")
+    assert payloads[2] in ("<DELETE>", "null")
+
+
 def test_offsets(folder: Path, dump: Dump) -> None:
-    """The decoder of __consumer_offsets knows every record."""
+    """The decoder of __consumer_offsets decodes every record."""
     files = sorted((folder / "__consumer_offsets-0").glob("*.log"))
     assert len(files) > 1
     text, complaints = dump(files, "--offsets-decoder")
@@ -232,7 +310,7 @@ def test_offsets(folder: Path, dump: Dump) -> None:
 
 @pytest.mark.parametrize("kind", ["log", "index", "timeindex", "snapshot"])
 def test_damage_is_found(folder: Path, dump: Dump, tmp_path: Path, kind: str) -> None:
-    """The tool does look: a changed byte is a complaint, or an invalid batch."""
+    """A changed byte makes the tool complain, or report an invalid batch."""
     for file in (folder / "rolled-0").glob("00000000000000000000.*"):
         shutil.copy(file, tmp_path)
     shutil.copy(max((folder / "rolled-0").glob("*.snapshot")), tmp_path)

@@ -1,4 +1,4 @@
-"""Scenes of a partition are played wherever its batches may be kept."""
+"""Plays scenes of a partition in each kind of store."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.log.storage import EVERYWHERE, Keeper, temporary_folder
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    """A folder, in memory if there is such a place."""
+    """A folder, in memory if possible."""
     with temporary_folder() as folder:
         yield Path(folder)
 
 
 @pytest.fixture(params=EVERYWHERE)
 def keeper(request: pytest.FixtureRequest, root: Path) -> Iterator[Keeper]:
-    """What makes the partitions of a scene."""
+    """Makes the partitions of a scene."""
     made = Keeper(request.param, root)
     yield made
     made.close()
@@ -29,7 +29,7 @@ def keeper(request: pytest.FixtureRequest, root: Path) -> Iterator[Keeper]:
 
 @pytest.fixture
 def kept_scenes(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scenes get their partitions from the keeper of the test."""
+    """Scenes get their partitions from the test's keeper."""
     monkeypatch.setattr(Scene, "keeper", keeper, raising=False)
 
 

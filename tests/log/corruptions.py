@@ -1,7 +1,7 @@
-"""Damages a data directory, again and again, and compares two verdicts on it.
+"""Damages a data directory repeatedly, and compares two verdicts on it.
 
 ``kohort verify`` says what is damaged and whether a start would be refused; a start of
-the same directory says whether that is true. By hand::
+the same directory shows whether that is true. By hand::
 
     python -m tests.log.corruptions --count 500 --seed 1
 """
@@ -21,7 +21,7 @@ from tests.log.storage import CLUSTER, NODE, temporary_folder
 
 from kohort.broker import telemetry
 from kohort.broker.log.compaction import clean
-from kohort.broker.log.directory import DataDir, DataDirError
+from kohort.broker.log.directory import DataDir
 from kohort.broker.log.metadata import (
     ClusterMetadata,
     PartitionMetadata,
@@ -29,7 +29,7 @@ from kohort.broker.log.metadata import (
 )
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.settings import LogConfig
-from kohort.broker.log.store import StorageError
+from kohort.broker.log.store import DataDirError, StorageError
 from kohort.control.data_dir.verification import verify
 from kohort.protocol.records import Record, build_batch
 
@@ -44,7 +44,7 @@ TOPICS: Final = {
 
 
 def config_of(topic: str) -> LogConfig:
-    """Segments that are small enough for a few records to fill several."""
+    """Segments so small that a few records fill several."""
     return LogConfig(
         segment_bytes=900,
         index_interval_bytes=200,
@@ -55,7 +55,7 @@ def config_of(topic: str) -> LogConfig:
 
 
 def opened_all(path: Path) -> tuple[DataDir, dict[tuple[str, int], Partition], str]:
-    """A directory, its partitions, and why not all of them can be opened."""
+    """A directory, its partitions, and the reason if some cannot be opened."""
     data = DataDir.open(path, CLUSTER, NODE)
     metadata, found, why = data.metadata, {}, ""
     for name, topic in ({} if metadata is None else metadata.topics).items():
@@ -70,7 +70,7 @@ def opened_all(path: Path) -> tuple[DataDir, dict[tuple[str, int], Partition], s
 
 
 def make(path: Path, *, is_clean: bool) -> None:
-    """A directory of several topics, stopped in order or not."""
+    """A directory of several topics, stopped cleanly or not."""
     data = DataDir.open(path, CLUSTER, NODE)
     rows = {
         name: TopicMetadata(
@@ -177,7 +177,7 @@ KINDS: Final[dict[str, Callable[[Path, list[Path], random.Random], None]]] = {
 
 
 def compare(root: Path, count: int, seed: int, *, is_clean: bool) -> Counter[str]:
-    """Damages copies, and compares the results; returns how often each came out.
+    """Damages copies, and compares the results; returns how often each occurred.
 
     ``unseen`` is damage that verify does not find.
     """

@@ -46,19 +46,19 @@ class Life:
         self.data.close()
 
     def crash(self) -> None:
-        """From now on there is only what was in the files."""
+        """Continues with the files as they are now."""
         before = self.path.parent
         self._number += 1
         shutil.copytree(before, self.path.parent)
         self.data.close()
 
     def send(self, time: int = 0, size: int = 10, **fields: Any) -> int:
-        """One record at NOW + `time`; says which error there was."""
+        """Sends one record at NOW + `time`; returns the error."""
         batch = build_batch([Record(0, NOW + time, b"k", bytes(size))], **fields)
         return self.partition.append(batch, now_ms=NOW + time).error_code
 
     def produce(self, sequence: int) -> tuple[int, int, bool]:
-        """(Error, offset, whether nothing was appended) of a record of producer 5."""
+        """(Error, offset, whether nothing was appended) for a record of producer 5."""
         batch = build_batch(
             [Record(0, NOW, b"k", b"v")],
             producer_id=5,

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from tests.log.storage import Keeper
 
+from kohort.broker.log.lookup import find_offset
 from kohort.broker.log.results import AppendResult
 from kohort.broker.log.settings import LogConfig
 from kohort.broker.long_work import finish
@@ -44,15 +45,15 @@ class Scene:
         return [header.base_offset for header, _ in records.read_headers(data)]
 
     def found(self, timestamp: int) -> tuple[int, int, int]:
-        """(time after NOW, offset, leader epoch); -1 where there is none."""
-        answer = finish(self.partition.find_offset(timestamp))
+        """(time after NOW, offset, leader epoch); -1 if not found."""
+        answer = finish(find_offset(self.partition, timestamp))
         assert not answer.error_code
         time = answer.timestamp_ms
         return (time if time < 0 else time - NOW), answer.offset, answer.leader_epoch
 
 
 def timed() -> Scene:
-    """Five batches, with times that neither grow nor are all different."""
+    """Five batches, with times that neither ascend nor are all different."""
     scene = Scene()
     scene.send(0, 50, 20)
     scene.send(-100, -90)

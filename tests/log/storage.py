@@ -1,4 +1,4 @@
-"""Where the partition of a scene keeps its batches: in memory or in files."""
+"""The stores of a scene's partition: in memory or in files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES: Final = "files"
 SEGMENTS: Final = "a segment for each batch"
 EVERYWHERE: Final = (MEMORY, FILES, SEGMENTS)
 BATCH_BY_BATCH: Final = (MEMORY, SEGMENTS)
-"""Where each batch may go alone: files go by whole segments."""
+"""The stores in which each batch can be dropped alone: files drop whole segments."""
 
 CLUSTER: Final = "YWJjZGVmZ2hpamtsbW5vcA"
 TOPIC_ID: Final = bytes(range(16))
@@ -27,16 +27,16 @@ NODE: Final = 1
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """In memory if there is such a place: many flushes take long on a disk."""
+    """In memory if possible: many flushes are slow on a disk."""
     memory = Path("/dev/shm")
     return tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
 
 
 class InFolder(RuleBasedStateMachine):
-    """A machine with a folder of its own.
+    """A state machine with a folder.
 
-    Hypothesis also takes down machines for which it ran out of choices before they
-    had begun: whatever is opened says then how it is closed, to `closing`.
+    Hypothesis also tears down machines that had no choices left before they began, so
+    whatever is opened registers its closing with `closing`.
     """
 
     def __init__(self) -> None:
@@ -45,12 +45,12 @@ class InFolder(RuleBasedStateMachine):
         self.root = Path(self.closing.enter_context(temporary_folder()))
 
     def teardown(self) -> None:
-        """Nothing is left open, and no file."""
+        """Closes everything, and removes all files."""
         self.closing.close()
 
 
 def segments_of(partition: Partition) -> SegmentStore:
-    """The store of a partition that is in files."""
+    """The store of a partition in files."""
     assert isinstance(partition.store, SegmentStore)
     return partition.store
 
@@ -76,7 +76,7 @@ def opened(
 
 
 class Keeper:
-    """Makes partitions, all in the same kind of place."""
+    """Makes partitions, all in the same kind of store."""
 
     def __init__(self, kind: str, path: Path) -> None:
         self._kind = kind
@@ -86,7 +86,7 @@ class Keeper:
     def partition(
         self, config: LogConfig = DEFAULTS, *, leader_epoch: int = 0
     ) -> Partition:
-        """An empty one."""
+        """An empty partition."""
         if self._kind == MEMORY:
             return Partition("t-0", config, leader_epoch=leader_epoch)
         path = self._path / str(len(self._folders))
@@ -101,6 +101,6 @@ class Keeper:
         return partition
 
     def close(self) -> None:
-        """Closes what is in files."""
+        """Closes partitions in files."""
         for folder in self._folders:
             folder.close()

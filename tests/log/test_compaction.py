@@ -1,4 +1,4 @@
-"""When a log is compacted, how far, and what may happen meanwhile."""
+"""When a log is compacted, how far, and concurrent changes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kohort.broker.log import compaction
+from kohort.broker.log.lookup import find_offset
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import MAX_TIMESTAMP
 from kohort.broker.log.settings import LogConfig
@@ -34,11 +35,11 @@ class Scene:
         assert not self.partition.append(batch, now_ms=self.now_ms).error_code
 
     def clean(self, **limits: int) -> int:
-        """Cleans as far as it is due; says in how many steps."""
+        """Cleans as far as due; returns the number of steps."""
         return sum(1 for _ in compaction.clean(self.partition, self.now_ms, **limits))
 
     def offsets(self, start: int = 0) -> list[int]:
-        """The offsets of all records that a read from `start` gives."""
+        """The offsets of all records in a read from `start`."""
         found = self.partition.read(start, EVERYTHING, minimum_one=True)
         data = b"".join(found.buffers)
         return [
@@ -49,12 +50,12 @@ class Scene:
 
     @property
     def first_dirty_offset(self) -> int:
-        """Up to where the log is clean."""
+        """The end of the clean part."""
         return self.partition.store.first_dirty_offset
 
 
 def test_only_compacted_topics_are_cleaned() -> None:
-    """cleanup.policy=delete leaves old values of a key alone."""
+    """cleanup.policy=delete keeps old values of a key."""
     scene = Scene(cleanup_policy="delete")
     for value in (b"1", b"2", b"3"):
         scene.send((b"a", value))
@@ -70,7 +71,7 @@ def test_a_large_batch_is_cleaned_in_steps(codec: int) -> None:
     scene.send(*pairs, codec=codec)
     scene.send((b"0", b"1"))
     scene.send((b"a", b"1"))
-    # Two passes, and the batch is written once: 60 steps for its records alone.
+    # Two passes, and one write: 60 steps for its records alone.
     pieces = 20_000 * 200 // (256 * 1024)
     assert scene.clean() > 60 + 2 * pieces
     assert scene.offsets() == list(range(1, 20_002))
@@ -89,7 +90,7 @@ def test_a_log_that_is_closed_while_a_batch_is_decompressed() -> None:
 
 
 def test_an_empty_log_and_a_single_batch() -> None:
-    """There is nothing to clean: the newest batch always stays as it is."""
+    """There is nothing to clean: the newest batch always stays."""
     scene = Scene()
     assert scene.clean() == 0
     assert compaction.dirt(scene.partition, NOW).ratio == 0.0
@@ -100,7 +101,7 @@ def test_an_empty_log_and_a_single_batch() -> None:
 
 
 def test_the_ratio_has_to_be_above_the_minimum() -> None:
-    """min.cleanable.dirty.ratio: dirty bytes to all that may be cleaned."""
+    """min.cleanable.dirty.ratio: dirty bytes to all bytes that may be cleaned."""
     scene = Scene(min_cleanable_dirty_ratio=0.5)
     for key in (b"a", b"b", b"a"):
         scene.send((key, b"1"))
@@ -122,7 +123,7 @@ def test_the_ratio_has_to_be_above_the_minimum() -> None:
 
 
 def test_young_records_are_not_cleaned() -> None:
-    """min.compaction.lag.ms: the first batch that is younger ends what is cleaned."""
+    """min.compaction.lag.ms: the first younger batch ends the part to clean."""
     scene = Scene(min_compaction_lag_ms=HOUR)
     scene.send((b"a", b"1"))
     scene.send((b"a", b"2"))
@@ -138,7 +139,7 @@ def test_young_records_are_not_cleaned() -> None:
 
 
 def test_old_records_are_cleaned_whatever_the_ratio() -> None:
-    """max.compaction.lag.ms goes before min.cleanable.dirty.ratio (KIP-354)."""
+    """max.compaction.lag.ms overrides min.cleanable.dirty.ratio (KIP-354)."""
     scene = Scene(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=HOUR)
     scene.send((b"a", b"1"))
     scene.send((b"a", b"2"))
@@ -152,7 +153,7 @@ def test_old_records_are_cleaned_whatever_the_ratio() -> None:
 
 
 def test_a_tombstone_goes_when_its_time_is_over() -> None:
-    """delete.retention.ms counts from the cleaning that saw it first."""
+    """delete.retention.ms counts from the first cleaning that saw it."""
     scene = Scene(delete_retention_ms=HOUR)
     scene.send((b"a", b"1"))
     scene.send((b"a", None), (b"e", b"1"))
@@ -173,7 +174,7 @@ def test_a_tombstone_goes_when_its_time_is_over() -> None:
 
 
 def test_more_keys_than_fit_are_cleaned_in_turns() -> None:
-    """A cleaning goes as far as its keys; the next one goes on from there."""
+    """A cleaning stops at its limit of keys; the next one continues there."""
     scene = Scene()
     for round_ in range(2):
         for key in (b"a", b"b", b"c"):
@@ -192,7 +193,7 @@ def test_more_keys_than_fit_are_cleaned_in_turns() -> None:
 
 
 def test_long_keys_are_told_apart() -> None:
-    """A digest stands for a long key, and for no other."""
+    """A digest stands for one long key only."""
     scene = Scene()
     keys = [b"k" * compaction.LONG_KEY, b"k" * 500, b"k" * 501]
     for key in (*keys, *keys[:2]):
@@ -203,7 +204,7 @@ def test_long_keys_are_told_apart() -> None:
 
 
 def test_what_is_appended_meanwhile_stays() -> None:
-    """Also the newer value of a key that is being cleaned."""
+    """A newer value of a key that is being cleaned stays, too."""
     scene = Scene()
     for value in (b"1", b"2", b"3", b"4"):
         scene.send((b"a", value))
@@ -233,7 +234,7 @@ def test_what_is_deleted_meanwhile_stays_deleted(steps: int) -> None:
 
 
 def test_a_closed_partition_is_left_alone() -> None:
-    """Nothing is asked of its store any more."""
+    """Its store is not used any more."""
     scene = Scene()
     for value in (b"1", b"2", b"3"):
         scene.send((b"a", value))
@@ -245,7 +246,7 @@ def test_a_closed_partition_is_left_alone() -> None:
 
 
 def test_a_cleaning_may_be_given_up() -> None:
-    """Closing the iterator leaves the log as it was, and another may begin."""
+    """Closing the iterator leaves the log unchanged, and another one may begin."""
     scene = Scene()
     for value in (b"1", b"2", b"3"):
         scene.send((b"a", value))
@@ -268,7 +269,7 @@ def test_a_long_batch_is_looked_at_in_several_steps() -> None:
 
 
 def test_a_damaged_batch_cannot_be_cleaned() -> None:
-    """Nothing is changed, as one cannot know what is in it."""
+    """Nothing is changed, as its contents are unknown."""
     scene = Scene(cleanup_policy="delete")
     scene.send((b"a", b"1"))
     damaged = bytearray(build_batch([Record(0, NOW, b"a", b"2")]))
@@ -286,30 +287,8 @@ def test_a_damaged_batch_cannot_be_cleaned() -> None:
     assert scene.first_dirty_offset == 0
 
 
-def test_control_and_transactional_batches() -> None:
-    """A marker stays as it is; the records of a transaction keep their bit."""
-    scene = Scene()
-    append = scene.partition.append_own
-    ids = {"producer_id": 5, "producer_epoch": 0}
-    some = [Record(0, NOW, b"a", b"1"), Record(0, NOW, b"b", b"1")]
-    flags = records.TRANSACTIONAL
-    append(build_batch(some, base_sequence=0, attributes=flags, **ids), now_ms=NOW)
-    marker = Record(0, NOW, bytes(4), bytes(6))
-    flags |= records.CONTROL
-    append(build_batch([marker], attributes=flags, **ids), now_ms=NOW)
-    append(build_batch([marker], attributes=flags, **ids), now_ms=NOW)
-    scene.send((b"a", b"2"))
-    scene.send((b"z", b""))
-    scene.clean()
-    assert scene.offsets() == [1, 2, 3, 4, 5]
-    found = scene.partition.read(0, EVERYTHING, minimum_one=True)
-    headers = [header for header, _ in read_headers(b"".join(found.buffers))]
-    assert [h.is_transactional for h in headers] == [True, True, True, False, False]
-    assert [h.is_control for h in headers] == [False, True, True, False, False]
-
-
 def test_the_largest_timestamp_is_that_of_a_record() -> None:
-    """A batch that was emptied still has one, but no record any more."""
+    """A batch that was emptied has a timestamp, but no record any more."""
     scene = Scene()
     scene.now_ms = NOW + 50
     ids = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
@@ -319,7 +298,7 @@ def test_the_largest_timestamp_is_that_of_a_record() -> None:
     scene.send((b"z", b""))
     scene.clean()
     assert scene.offsets() == [1, 2]
-    found = finish(scene.partition.find_offset(MAX_TIMESTAMP))
+    found = finish(find_offset(scene.partition, MAX_TIMESTAMP))
     assert (found.offset, found.timestamp_ms) == (1, NOW)
-    found = finish(scene.partition.find_offset(NOW + 1))
+    found = finish(find_offset(scene.partition, NOW + 1))
     assert found.offset == -1

@@ -1,15 +1,15 @@
-"""What Apache Kafka 4.3's cleaner left of the same batches, byte for byte.
+"""Compares with Apache Kafka 4.3's cleaner, byte for byte, for the same batches.
 
-Recorded from a broker of one node (kafka-server 4.3.0, log.cleaner.backoff.ms=500)
-with topics of one partition, cleanup.policy=compact, segment.ms=1000 and
-min.cleanable.dirty.ratio=1.0, so that nothing is cleaned before its time. Each
-test says what was produced (raw Produce v7 requests) in the same order; the last
-batch before a cleaning is 10 s younger than those before it, so that Kafka begins
-a segment with it. Then min.cleanable.dirty.ratio=0.01, until the topic's line in
-cleaner-offset-checkpoint says the base offset of the newest segment, and 1.0
-again. The literals are the batches of all .log files but the newest
-(kafka-dump-log --print-data-log shows the same). The time of a cleaning is in its
-delete horizons: less delete.retention.ms, which was a day unless it says 0.
+Recorded from a broker of one node (kafka-server 4.3.0, log.cleaner.backoff.ms=500) with
+topics of one partition, cleanup.policy=compact, segment.ms=1000 and
+min.cleanable.dirty.ratio=1.0, so that nothing is cleaned early. Each test produces the
+same batches (raw Produce v7 requests) in the same order; the last batch before a
+cleaning is 10 s younger than the ones before it, so that Kafka begins a segment with
+it. Then min.cleanable.dirty.ratio=0.01, until the topic's line in
+cleaner-offset-checkpoint has the base offset of the newest segment, and 1.0 again. The
+literals are the batches of all .log files except the newest (kafka-dump-log
+--print-data-log shows the same). The time of a cleaning is in its delete horizons,
+minus delete.retention.ms, which is a day unless a test sets 0.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EVERYTHING = 10**9
 
 
 def batches(text: str) -> list[str]:
-    """The hexadecimal digits of batches, which commas separate."""
+    """The hexadecimal digits of batches, separated by commas."""
     return ["".join(one.split()) for one in text.split(",")]
 
 
@@ -164,7 +164,7 @@ HORIZON_AGAIN = batches("""
 
 
 class Scene:
-    """A compacted topic of Kafka's settings, and what is produced to it."""
+    """A compacted topic with Kafka's settings."""
 
     def __init__(self, **config: Any) -> None:
         self.fields = {
@@ -175,7 +175,7 @@ class Scene:
         self.partition = Partition("t-0", LogConfig(**self.fields))
 
     def set(self, **config: Any) -> None:
-        """The topic's configuration is altered."""
+        """Alters the topic's configuration."""
         self.fields.update(config)
         self.partition.config = LogConfig(**self.fields)
 
@@ -196,7 +196,7 @@ class Scene:
         self.send(*some, producer_epoch=0, **ids)
 
     def clean(self, now_ms: int) -> list[str]:
-        """Cleans, and reads all batches but the newest, in hexadecimal digits."""
+        """Cleans, and returns all batches except the newest, in hexadecimal digits."""
         for _ in compaction.clean(self.partition, now_ms):
             pass
         start = self.partition.log_start_offset
@@ -206,15 +206,15 @@ class Scene:
 
 
 def time_of(batches: Sequence[str], index: int, retention_ms: int = DAY) -> int:
-    """When Kafka cleaned, as the delete horizon of a batch tells."""
+    """The time of Kafka's cleaning, from the delete horizon of a batch."""
     return read_header(bytes.fromhex(batches[index])).base_timestamp - retention_ms
 
 
 def test_keys_and_a_tombstone() -> None:
-    """The newest of each key stays, and a batch without losses is as it was.
+    """The newest record of each key stays; a batch without losses is unchanged.
 
-    The batch with a tombstone gets a delete horizon, and keeps it when the
-    retention changes.
+    The batch with a tombstone gets a delete horizon, and keeps it when the retention
+    changes.
     """
     scene = Scene()
     headers = (("h", b"x"), ("n", None))
@@ -239,8 +239,8 @@ def test_keys_and_a_tombstone() -> None:
 def test_the_last_batch_of_a_producer_stays() -> None:
     """It stays without records, so that the producer's sequence survives.
 
-    With delete.retention.ms=0 a tombstone goes in the cleaning after the one that
-    saw it first.
+    With delete.retention.ms=0 a tombstone is dropped by the second cleaning that sees
+    it.
     """
     scene = Scene(delete_retention_ms=0)
     scene.produce(7, 0, (b"a", b"1", 0), (b"b", b"1", 1))
@@ -259,7 +259,7 @@ def test_the_last_batch_of_a_producer_stays() -> None:
 
 
 def test_records_without_a_key_go() -> None:
-    """They are from before the topic was compacted.
+    """Records without a key, from before compaction, are dropped.
 
     The last batch of a cleaning stays without records, until the next one.
     """
@@ -275,7 +275,7 @@ def test_records_without_a_key_go() -> None:
 
 
 def test_log_append_time() -> None:
-    """All records of a batch keep the one time that they have."""
+    """All records of a batch keep their common time."""
     scene = Scene(message_timestamp_type=LOG_APPEND_TIME)
     headers = [read_header(bytes.fromhex(batch)) for batch in APPEND_TIME]
     scene.send((b"a", b"1", 0), (b"b", b"1", 1), now_ms=headers[0].max_timestamp)
@@ -285,7 +285,7 @@ def test_log_append_time() -> None:
 
 
 def test_a_batch_with_a_horizon_loses_a_record() -> None:
-    """The horizon stays as it was set."""
+    """The horizon does not change."""
     scene = Scene()
     scene.send((b"a", b"1", 0), (b"t", None, 1), (b"b", b"1", 2))
     scene.send((b"roll", b"1", 10_000))
@@ -308,9 +308,9 @@ def test_a_batch_with_a_horizon_loses_a_record() -> None:
     ids=compression.CODECS[1:],
 )
 def test_compressed_batches(codec: int, expected: Sequence[str]) -> None:
-    """What is written anew has the codec it had, and the same bytes within.
+    """A rewritten batch has the same codec, and the same decompressed bytes.
 
-    How well they are compressed differs. A batch without records has no codec.
+    The compression ratio differs. A batch without records has no codec.
     """
     scene = Scene()
     scene.send((b"a", b"1", 0), (b"b", b"v" * 100, 1), codec=codec)
@@ -323,7 +323,7 @@ def test_compressed_batches(codec: int, expected: Sequence[str]) -> None:
 
 
 def shown(digits: str) -> tuple[Any, ...]:
-    """A batch without what depends on how it is compressed."""
+    """A batch without the fields that depend on compression."""
     batch = bytes.fromhex(digits)
     header = read_header(batch)
     assert header.size == len(batch)

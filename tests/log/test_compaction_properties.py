@@ -1,4 +1,4 @@
-"""Whatever happens between, a compacted log tells everybody the newest of each key."""
+"""A state machine: a compacted log always has the newest record of each key."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ NOW = 1_700_000_000_000
 RETENTION = 100
 EVERYTHING = 10**9
 
-# Two keys are longer than what compaction remembers as it is.
+# Two keys are so long that compaction remembers their digests.
 KEYS = [b"", b"a", b"b", b"c" * 129, b"d" * 129]
 PAIRS = st.tuples(st.sampled_from(KEYS), st.sampled_from([None, b"", b"x", b"y" * 40]))
 
 
 class CompactionMachine(InFolder):
-    """A compacted partition beside all that was ever written to it."""
+    """A compacted partition, and everything that was ever written to it."""
 
     @initialize(
         kind=st.sampled_from(EVERYWHERE),
@@ -48,7 +48,7 @@ class CompactionMachine(InFolder):
     def begin(
         self, kind: str, retention: int, lag: int, max_keys: int, step: int
     ) -> None:
-        """An empty partition, which may also lose its start."""
+        """An empty partition, whose start may move."""
         self.retention, self.lag = retention, lag
         self.limits = {"max_keys": max_keys, "records_per_step": step}
         self.keeper = Keeper(kind, self.root)
@@ -69,15 +69,15 @@ class CompactionMachine(InFolder):
         self.cleaning: Generator[None, None, None] | None = None
         self.closing.callback(self._end_cleaning)
         self.began_at = 0
-        # Of each producer, the last sequence and the offset that has it.
+        # By producer, the last sequence and its offset.
         self.sequences: dict[int, tuple[int, int]] = {}
-        # The delete horizon of each tombstone that has been seen by a cleaning,
-        # those whose horizon had passed when the last one ended, and its time.
+        # The delete horizon of each tombstone seen by a cleaning, those whose horizon
+        # had passed when the last one ended, and its time.
         self.seen: dict[int, int] = {}
         self.past: set[int] = set()
         self.cleaned_at = 0
 
-    # -- what may happen
+    # -- rules
 
     @rule(
         pairs=st.lists(PAIRS, min_size=1, max_size=5),
@@ -92,7 +92,7 @@ class CompactionMachine(InFolder):
         producer_id: int,
         times: list[int],
     ) -> None:
-        """A batch of values and tombstones, with times that go up and down."""
+        """Appends values and tombstones, with times that go up and down."""
         end = len(self.written)
         headers = [[], [("h", b"x")]]
         some = [
@@ -117,13 +117,13 @@ class CompactionMachine(InFolder):
 
     @rule(by=st.sampled_from([1, 30, RETENTION]))
     def pass_time(self, by: int) -> None:
-        """The clock goes on."""
+        """Time passes."""
         self.now += by
 
     @precondition(lambda self: self.cleaning is None)
     @rule()
     def begin_cleaning(self) -> None:
-        """A cleaning begins, with its first step."""
+        """Begins a cleaning, with its first step."""
         self.expected = compaction.dirt(self.partition, self.now)
         self.start = self.partition.log_start_offset
         self.began_at = self.now
@@ -133,7 +133,7 @@ class CompactionMachine(InFolder):
     @precondition(lambda self: self.cleaning is not None)
     @rule(steps=st.sampled_from([1, 2, 1000]))
     def go_on(self, steps: int) -> None:
-        """It goes on for some steps; something was achieved if it was due."""
+        """Continues for some steps; a due cleaning must make progress."""
         assert self.cleaning is not None
         for _ in range(steps):
             try:
@@ -144,7 +144,7 @@ class CompactionMachine(InFolder):
                 return
 
     def ended(self) -> None:
-        """Whether it came as far as it had to."""
+        """Returns whether it got as far as it had to."""
         dirty = self.partition.store.first_dirty_offset
         assert dirty <= max(self.expected.end, self.expected.first_dirty_offset)
         if self.partition.log_start_offset != self.start or not self.expected.is_due:
@@ -158,7 +158,7 @@ class CompactionMachine(InFolder):
     @precondition(lambda self: self.cleaning is None)
     @rule(by=st.sampled_from([0, RETENTION]))
     def clean(self, by: int) -> None:
-        """Some time later, a cleaning from its beginning to its end."""
+        """Some time later, a whole cleaning."""
         self.now += by
         self.begin_cleaning()
         if self.cleaning is not None:
@@ -167,7 +167,7 @@ class CompactionMachine(InFolder):
     @precondition(lambda self: self.cleaning is not None)
     @rule()
     def abandon(self) -> None:
-        """It ends early."""
+        """Ends a cleaning early."""
         self._end_cleaning()
 
     def _end_cleaning(self) -> None:
@@ -177,13 +177,13 @@ class CompactionMachine(InFolder):
 
     @rule(back=st.integers(0, 8))
     def delete_records(self, back: int) -> None:
-        """The start of the log moves."""
+        """Moves the start of the log."""
         before = max(len(self.written) - back, self.partition.log_start_offset)
         assert self.partition.delete_records(before) == (0, before)
 
     @rule(offset=st.integers(0, 100), max_bytes=st.integers(0, 400))
     def read(self, offset: int, max_bytes: int) -> None:
-        """A consumer starts anywhere, also in a gap, and gets what comes next."""
+        """A consumer starts anywhere, also in a gap, and gets the next records."""
         start, end = self.partition.log_start_offset, len(self.written)
         if not start <= offset < end:
             return
@@ -193,7 +193,7 @@ class CompactionMachine(InFolder):
         assert data == b"".join(rest)[: max(max_bytes, len(rest[0]))]
         assert len(data) == found.size_in_bytes
 
-    # -- what has to hold
+    # -- invariants
 
     def batches(self) -> list[bytes]:
         """All batches, read one by one."""
@@ -210,7 +210,7 @@ class CompactionMachine(InFolder):
 
     @invariant()
     def holds(self) -> None:
-        """Batches are valid, and the records in them as they were written."""
+        """Batches are valid, and their records unchanged."""
         start, end = self.partition.log_start_offset, len(self.written)
         assert self.partition.log_end_offset == end
         found: list[Record] = []
@@ -241,7 +241,7 @@ class CompactionMachine(InFolder):
                 assert self.seen[record.offset] == horizon
 
     def check_keys(self, found: set[int]) -> None:
-        """The newest of each key is there, and where it was cleaned nothing else."""
+        """The newest record of each key exists; the clean part has no others."""
         start = self.partition.log_start_offset
         dirty = self.partition.store.first_dirty_offset
         newest: dict[bytes | None, int] = {}
@@ -266,7 +266,7 @@ class CompactionMachine(InFolder):
 
     @invariant()
     def producers_are_known(self) -> None:
-        """The last batch of each producer tells its last sequence."""
+        """The last batch of each producer has its last sequence."""
         headers = [read_header(batch) for batch in self.batches()]
         last = {header.producer_id: header for header in headers}
         for producer_id, (sequence, offset) in self.sequences.items():
@@ -278,7 +278,7 @@ class CompactionMachine(InFolder):
 
     @invariant()
     def size_is_known(self) -> None:
-        """Bytes are counted right, whatever was replaced."""
+        """Bytes are counted right after any replacement."""
         size = sum(map(len, self.batches()))
         if self.is_by_batch:
             assert self.partition.size_in_bytes == size

@@ -1,7 +1,7 @@
-"""A start from every state that the disk is in, between any two calls and amid one.
+"""Starts from every state of the disk, between and during any two system calls.
 
-The door to the operating system is replaced by one that copies the directory
-before and after each call that changes it, and after half of each write.
+A replacement of the os module copies the directory before and after each call that
+changes it, and after half of each write.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NEVER = 2**63 - 1
 
 
 class Door:
-    """The os module, with a look at the disk around everything that changes it."""
+    """The os module, with a look at the disk around every change."""
 
     def __init__(self, look: Callable[[], None]) -> None:
         self._look = look
@@ -47,7 +47,7 @@ class Door:
         return call
 
     def pwrite(self, fd: int, data: bytes, position: int) -> int:
-        """The operating system may have written half of it when the power fails."""
+        """The system may have written half of it when the power fails."""
         self._look()
         os.pwrite(fd, data[: len(data) // 2], position)
         self._look()
@@ -56,17 +56,17 @@ class Door:
         return written
 
     def pwritev(self, fd: int, parts: tuple[bytes, ...], position: int) -> int:
-        """As `pwrite`."""
+        """The same as `pwrite`."""
         return self.pwrite(fd, b"".join(parts), position)
 
 
 class Story:
-    """A partition, what was acknowledged, and every state of its directory.
+    """A partition, its acknowledged records, and every state of its directory.
 
     Attributes:
         acknowledged: values by offset.
-        sent: the value that is on its way, if one is.
-        start: where the log starts at the latest.
+        sent: the value of a pending append, if any.
+        start: the latest possible start of the log.
     """
 
     def __init__(self, root: Path, config: LogConfig) -> None:
@@ -81,11 +81,11 @@ class Story:
 
     @contextmanager
     def watched(self, check: Callable[[Partition], None]) -> Iterator[None]:
-        """Within, each state of the disk is copied, opened and checked."""
+        """Within it, each state of the disk is copied, opened and checked."""
 
         def look() -> None:
             self.looks += 1
-            # What is done to the copy is no part of the story.
+            # Calls on the copy are not watched.
             with pytest.MonkeyPatch.context() as unwatched:
                 unwatched.setattr(files, "os", os)
                 shutil.copytree(self.path, self._copy)
@@ -99,7 +99,7 @@ class Story:
             yield
 
     def append(self, key: bytes, value: bytes, **fields: Any) -> None:
-        """One record, which is acknowledged when this returns."""
+        """Appends one record, which is acknowledged when this returns."""
         self.sent = (key, value)
         batch = build_batch([Record(0, NOW, key, value)], **fields)
         result = self.partition.append(batch, now_ms=NOW)
@@ -116,7 +116,7 @@ class Story:
         }
 
     def nothing_is_lost(self, partition: Partition) -> None:
-        """What was acknowledged is there, and nothing that was never sent."""
+        """Acknowledged records exist, and no record that was never sent."""
         found = self.found(partition)
         must = {o: v for o, v in self.acknowledged.items() if o >= self.start}
         assert must.items() <= found.items()
@@ -131,7 +131,7 @@ class Story:
 
 @pytest.fixture
 def story() -> Iterator[Callable[..., Story]]:
-    """Begins a story; its directory is gone when the test ends."""
+    """Begins a story; its directory is removed at the end of the test."""
     begun: list[Story] = []
     with temporary_folder() as root:
 
@@ -147,7 +147,7 @@ def story() -> Iterator[Callable[..., Story]]:
 
 @pytest.mark.parametrize("flush_messages", [1, NEVER])
 def test_appends_and_rolls(story: Callable[..., Story], flush_messages: int) -> None:
-    """Each batch is there from its acknowledgement on, also when segments change."""
+    """Each batch exists from its acknowledgement on, also when segments roll."""
     told = story(
         segment_bytes=200, index_interval_bytes=50, flush_messages=flush_messages
     )
@@ -159,7 +159,7 @@ def test_appends_and_rolls(story: Callable[..., Story], flush_messages: int) -> 
 
 
 def test_producers_and_rolls(story: Callable[..., Story]) -> None:
-    """A batch that is sent again after a crash is never there twice."""
+    """A batch that is sent again after a crash never exists twice."""
     told = story(segment_bytes=200)
     sequence = 0
 
@@ -188,7 +188,7 @@ def test_producers_and_rolls(story: Callable[..., Story]) -> None:
 
 
 def test_deleting(story: Callable[..., Story]) -> None:
-    """DeleteRecords and retention take what they should, and nothing behind it."""
+    """DeleteRecords and retention delete only their part of the log."""
     told = story(segment_bytes=200, retention_bytes=300)
     for number in range(12):
         told.append(b"k", b"%d" % number)
@@ -204,7 +204,7 @@ def test_deleting(story: Callable[..., Story]) -> None:
 
 
 def test_a_clean_stop(story: Callable[..., Story]) -> None:
-    """It may be interrupted like anything else."""
+    """A clean stop may be interrupted, too."""
     told = story(segment_bytes=300)
     for number in range(7):
         told.append(b"k", b"x", producer_id=3, producer_epoch=0, base_sequence=number)
@@ -213,16 +213,16 @@ def test_a_clean_stop(story: Callable[..., Story]) -> None:
 
 
 def values(found: dict[int, tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """The last value of each key; one without any bytes is a tombstone."""
+    """The last value of each key; an empty one is a tombstone."""
     last = dict(pair for _, pair in sorted(found.items()))
     return {key: value for key, value in last.items() if value}
 
 
 def test_compaction(story: Callable[..., Story]) -> None:
-    """At any moment the last value of every key is there, and no key comes back."""
+    """At any moment every key has its last value, and no deleted key comes back."""
     told = story(segment_bytes=500, index_interval_bytes=50)
     for number in range(24):
-        # One key is written early, deleted later, and its tombstone's time is over.
+        # One key is written early, deleted later, and its tombstone expires.
         key = b"gone" if number in {1, 15} else b"%d" % (number % 3)
         told.append(key, b"" if number == 15 else b"%d" % number)
     store = segments_of(told.partition)
@@ -248,7 +248,7 @@ def test_compaction(story: Callable[..., Story]) -> None:
     with told.watched(last_values_are_there):
         compact()
         before = len(store.segments)
-        # What is left of several segments now fits into one.
+        # The rest of several segments now fits into one.
         compact()
     assert len(store.segments) < before
     names = {segment.log.path.name for segment in store.segments}
@@ -259,7 +259,7 @@ def test_compaction(story: Callable[..., Story]) -> None:
 
 
 def test_compaction_is_given_up(story: Callable[..., Story]) -> None:
-    """Whatever it had written by then changes nothing."""
+    """Its output so far changes nothing."""
     told = story(segment_bytes=300)
     for number in range(12):
         told.append(b"k", b"%d" % number)

@@ -1,4 +1,4 @@
-"""JSON that is none of kohort's: a `MetadataError`, whatever Python's reader raises."""
+"""Invalid JSON: a `MetadataError`, whatever Python's reader raises."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ REST = b'"topics": {}, "configs": {}, "change": 1'
 def test_unreadable_metadata_is_a_metadata_error(
     declared: type[ClusterMetadata | ClusterChange], data: bytes
 ) -> None:
-    """A start that fails names the file, and no other exception leaves it."""
+    """A failed start names the file, and raises no other exception."""
     with pytest.raises(MetadataError):
         declared.from_json(data)

@@ -1,4 +1,4 @@
-"""Damage of a log's files, and disks without room: what is found, and what is kept."""
+"""Damaged log files and full disks: what is detected, and what is kept."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.log.storage import temporary_folder
 from tests.log.test_directory import no_file_above
 
 from kohort.broker.log import files
-from kohort.broker.log.directory import DataDirError
+from kohort.broker.log.lookup import find_offset
 from kohort.broker.log.results import HIGH_WATERMARK, FoundOffset
-from kohort.broker.log.store import StorageError
+from kohort.broker.log.store import DataDirError, StorageError
 from kohort.broker.long_work import finish
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
@@ -29,7 +29,7 @@ TAIL = 12
 
 
 def tail() -> tuple[bytes, list[int]]:
-    """The file of a log that was killed, and where its batches begin."""
+    """The file of a killed log, and the start positions of its batches."""
     with temporary_folder() as root:
         life = Life(Path(root))
         ends = [0]
@@ -44,13 +44,13 @@ def tail() -> tuple[bytes, list[int]]:
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_any_damage_at_the_end(drawn: st.DataObject) -> None:
-    """All batches before it are there, none behind it, and none is invented."""
+    """All batches before it exist, none after it, and none is invented."""
     data, ends = tail()
     cut = drawn.draw(st.integers(0, len(data)), "cut at")
     changed = bytearray(data[:cut])
     flip = drawn.draw(st.none() | st.integers(0, max(cut - 1, 0)), "flip")
     if flip is not None and changed:
-        # No CRC covers the leader epoch, which recovery believes.
+        # No CRC covers the leader epoch, which recovery trusts.
         start = max(end for end in ends if end <= flip)
         flip += 4 if 12 <= flip - start < 16 else 0
         flip = min(flip, cut - 1)
@@ -97,7 +97,7 @@ def test_damage_of_what_was_flushed(
     if how == "gone":
         file.unlink()
     if how == "flipped" and stop == "clean":
-        # Nobody looks after a clean stop, and Kafka's clients check the CRC.
+        # After a clean stop nothing is checked, and Kafka's clients check the CRC.
         life.start()
         return
     with pytest.raises(DataDirError, match="flushed") as caught:
@@ -121,7 +121,7 @@ def test_damage_between_segments(live: Callable[..., Life]) -> None:
 
 
 def test_damage_that_is_met_when_reading(live: Callable[..., Life]) -> None:
-    """An error for those who read there, and nothing for the others."""
+    """Reads of the damaged part fail, others do not."""
     life = live(segment_bytes=2_000, index_interval_bytes=200)
     for number in range(60):
         life.send(number)
@@ -137,9 +137,9 @@ def test_damage_that_is_met_when_reading(live: Callable[..., Life]) -> None:
     assert set(codes.values()) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
     assert codes[0] == codes[1] == codes[59] == ErrorCode.NONE
     assert codes[4] == ErrorCode.KAFKA_STORAGE_ERROR
-    assert finish(life.partition.find_offset(NOW)).error_code == ErrorCode.NONE
+    assert finish(find_offset(life.partition, NOW)).error_code == ErrorCode.NONE
     unreadable = FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
-    assert finish(life.partition.find_offset(NOW + 4)) == unreadable
+    assert finish(find_offset(life.partition, NOW + 4)) == unreadable
     assert life.send() == 0
     with pytest.raises(StorageError, match="damaged"):
         life.offsets()
@@ -151,7 +151,7 @@ def test_damage_that_is_met_when_reading(live: Callable[..., Life]) -> None:
 def test_damaged_headers_end_a_reading(
     live: Callable[..., Life], position: int, data: bytes
 ) -> None:
-    """Whoever reads all gets an error, not the same batches for ever."""
+    """A reader of all batches gets an error, not the same batches forever."""
     life = live()
     for _ in range(4):
         life.send()
@@ -162,11 +162,11 @@ def test_damaged_headers_end_a_reading(
         life.offsets()
 
 
-# -- no room
+# -- full disks
 
 
 def test_a_full_disk(live: Callable[..., Life], capsys: Any) -> None:
-    """KAFKA_STORAGE_ERROR, a whole log, one line; and it works when there is room."""
+    """KAFKA_STORAGE_ERROR, an intact log, one log line; with room it works again."""
     life = live()
     for _ in range(3):
         life.send()
@@ -190,7 +190,7 @@ def test_a_full_disk(live: Callable[..., Life], capsys: Any) -> None:
 
 
 def test_a_full_disk_leaves_producers_as_they_were(live: Callable[..., Life]) -> None:
-    """A batch that was not written is new when it comes again."""
+    """A batch that was not written is new when it is sent again."""
     life = live()
     life.produce(0)
     with no_file_above(life.partition.size_in_bytes):
@@ -199,7 +199,7 @@ def test_a_full_disk_leaves_producers_as_they_were(live: Callable[..., Life]) ->
 
 
 def test_no_room_for_a_new_segment(live: Callable[..., Life]) -> None:
-    """The old one stays the active one until there is."""
+    """The old one stays active until there is room."""
     life = live(segment_bytes=200)
     life.produce(0)
     life.produce(1)
@@ -228,12 +228,12 @@ def test_no_room_for_a_new_segment(live: Callable[..., Life]) -> None:
 def test_an_error_of_the_disk(
     live: Callable[..., Life], monkeypatch: pytest.MonkeyPatch, failing: tuple[str, ...]
 ) -> None:
-    """What could not be written and flushed was not appended; the rest goes on."""
+    """A batch that failed to be written or flushed was not appended; others are."""
     life = live(flush_messages=1)
     life.produce(0)
 
     class Door:
-        """The os module, with calls that fail."""
+        """The os module, with failing calls."""
 
         def __getattr__(self, name: str) -> Any:
             return fail if name in failing else getattr(os, name)

@@ -1,4 +1,4 @@
-"""The data directory: whose it is, who uses it, and what is in its files."""
+"""The data directory: its owner, its lock, and its files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.log.storage import (
     temporary_folder,
 )
 
-from kohort.broker.log.directory import DataDir, DataDirError
+from kohort.broker.log.directory import DataDir
 from kohort.broker.log.metadata import (
     ClusterMetadata,
     PartitionMetadata,
@@ -30,7 +30,7 @@ from kohort.broker.log.metadata import (
 )
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.settings import DEFAULTS, LogConfig
-from kohort.broker.log.store import StorageError
+from kohort.broker.log.store import DataDirError, StorageError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
 
@@ -39,14 +39,14 @@ NO_NODE = 65534
 
 
 def send(partition: Partition, count: int = 1) -> None:
-    """Appends as many batches of one record."""
+    """Appends this many batches of one record."""
     for _ in range(count):
         batch = build_batch([Record(0, NOW, b"k", b"v")])
         assert not partition.append(batch, now_ms=NOW).error_code
 
 
 def refused(path: Path, node_id: int = NODE) -> str:
-    """Why a directory is not opened, in one line; nothing in it has changed."""
+    """The reason for not opening a directory, in one line; nothing in it changed."""
     before = contents(path)
     with pytest.raises(DataDirError) as caught:
         DataDir.open(path, CLUSTER, node_id)
@@ -60,7 +60,7 @@ def refused(path: Path, node_id: int = NODE) -> str:
 
 @contextmanager
 def no_file_above(size: int) -> Iterator[None]:
-    """Within, a write beyond this size of a file fails, as on a full disk."""
+    """Within it, a write beyond this size of a file fails, as on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
@@ -70,7 +70,7 @@ def no_file_above(size: int) -> Iterator[None]:
 
 
 def test_a_new_directory(tmp_path: Path) -> None:
-    """It is made with all folders above it, and knows its cluster from then on."""
+    """It is created with its parents, and belongs to its cluster from then on."""
     path = tmp_path / "a" / "b"
     data = DataDir.open(path, CLUSTER, NODE)
     assert (data.cluster_id, data.metadata) == (CLUSTER, None)
@@ -123,7 +123,7 @@ def test_a_killed_process_locks_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_directories_that_are_refused(tmp_path: Path, meta: str, why: str) -> None:
-    """Newer, somebody else's, or damaged: one line says which, and nothing changes."""
+    """Newer, another broker's, or damaged: one line says which, and nothing changes."""
     (tmp_path / "meta.properties").write_text(meta)
     said = refused(tmp_path)
     assert why in said
@@ -133,14 +133,14 @@ def test_directories_that_are_refused(tmp_path: Path, meta: str, why: str) -> No
 
 
 def test_a_folder_with_other_things_in_it(tmp_path: Path) -> None:
-    """It is nobody's data directory, and does not become one."""
+    """A folder with other files is not used as a data directory."""
     (tmp_path / "thesis.txt").write_text("almost done")
     assert "thesis.txt is in it" in refused(tmp_path)
     assert not (tmp_path / ".lock").exists()
 
 
 def test_a_file_in_its_place(tmp_path: Path) -> None:
-    """That cannot be a directory."""
+    """A file cannot be a directory."""
     path = tmp_path / "file"
     path.write_text("")
     with pytest.raises(DataDirError, match="cannot create"):
@@ -148,7 +148,7 @@ def test_a_file_in_its_place(tmp_path: Path) -> None:
 
 
 def test_a_read_only_directory() -> None:
-    """One line; the user has to be one who cannot write everywhere, unlike root."""
+    """One line; the test needs a user who cannot write everywhere, unlike root."""
     user = os.geteuid()
     with temporary_folder() as root:
         Path(root).chmod(0o755)
@@ -164,7 +164,7 @@ def test_a_read_only_directory() -> None:
 
 
 def test_no_room_at_the_start(tmp_path: Path) -> None:
-    """A full disk is one line, and nothing half made is left."""
+    """A full disk is one line, and leaves nothing half created."""
     with no_file_above(10):
         assert "cannot write" in refused(tmp_path)
     data = DataDir.open(tmp_path, CLUSTER, NODE)
@@ -176,7 +176,7 @@ def test_no_room_at_the_start(tmp_path: Path) -> None:
 
 
 def test_the_cluster_is_written_down(tmp_path: Path) -> None:
-    """Topics, configuration and producer ids come back as they were saved."""
+    """Topics, configuration and producer ids are restored as they were saved."""
     row = PartitionMetadata([1, 2], 2, 7)
     topics = {"t": TopicMetadata(TOPIC_ID, {"cleanup.policy": "compact"}, [row])}
     saved = ClusterMetadata(topics, {"": {"group.max.size": "3"}, "2": {}}, 4_000)
@@ -192,7 +192,7 @@ def test_the_cluster_is_written_down(tmp_path: Path) -> None:
     "text", ["", "{", "[]", '{"topics": {}}', '{"topics": {"t": {"id": "00"}}}']
 )
 def test_a_damaged_cluster_file(tmp_path: Path, text: str) -> None:
-    """Nothing is guessed: topics would be lost."""
+    """The start is refused: topics could be lost."""
     DataDir.open(tmp_path, CLUSTER, NODE).close()
     (tmp_path / ".kafka_cleanshutdown").unlink()
     (tmp_path / "cluster.json").write_text(text)
@@ -200,7 +200,7 @@ def test_a_damaged_cluster_file(tmp_path: Path, text: str) -> None:
 
 
 def test_files_of_a_clean_stop(tmp_path: Path) -> None:
-    """Kafka's names and Kafka's formats."""
+    """They have Kafka's names and Kafka's formats."""
     data, partition = opened(tmp_path, LogConfig(segment_bytes=200), 4)
     send(partition, 7)
     partition.delete_records(1)
@@ -230,7 +230,7 @@ def test_files_of_a_clean_stop(tmp_path: Path) -> None:
 
 
 def test_a_deleted_partition(tmp_path: Path) -> None:
-    """Its files are gone, and one of the same name begins with nothing."""
+    """Its files are removed, and a new one of the same name is empty."""
     data, partition = opened(tmp_path)
     calls: list[None] = []
     partition.watch(lambda: calls.append(None))
@@ -246,7 +246,7 @@ def test_a_deleted_partition(tmp_path: Path) -> None:
 
 
 def test_what_an_interrupted_deletion_leaves(tmp_path: Path) -> None:
-    """It is deleted at the next start."""
+    """The next start deletes it."""
     data, partition = opened(tmp_path)
     send(partition)
     data.close()
@@ -259,7 +259,7 @@ def test_what_an_interrupted_deletion_leaves(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_partition_of_another_topic(tmp_path: Path, count: int) -> None:
-    """Records of a topic that nobody knows are put aside, never mixed in."""
+    """Records of an unknown topic are moved aside, never mixed in."""
     data, partition = opened(tmp_path)
     send(partition, count)
     data.close()
@@ -271,7 +271,7 @@ def test_a_partition_of_another_topic(tmp_path: Path, count: int) -> None:
 
 
 def test_partitions_that_nobody_opened(tmp_path: Path) -> None:
-    """After a crash a stop is only clean once all have been recovered."""
+    """After a crash a stop is clean only once all have been recovered."""
     data, _ = opened(tmp_path)
     data.open_partition("t", 1, TOPIC_ID, DEFAULTS, 0)
     data.close()
@@ -288,7 +288,7 @@ def test_partitions_that_nobody_opened(tmp_path: Path) -> None:
 
 
 def test_partitions_of_no_topic(tmp_path: Path) -> None:
-    """They are put aside when all others are open, so that a stop is clean again."""
+    """They are moved aside after all others are open, so that a stop is clean again."""
     data, partition = opened(tmp_path)
     send(partition, 3)
     data.open_partition("t", 1, TOPIC_ID, DEFAULTS, 0)
@@ -306,7 +306,7 @@ def test_partitions_of_no_topic(tmp_path: Path) -> None:
     "name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"]
 )
 def test_damaged_checkpoints(tmp_path: Path, name: str) -> None:
-    """Nothing is lost without them: more is read at the start."""
+    """Nothing is lost without them; the start reads more."""
     data, partition = opened(tmp_path)
     send(partition, 5)
     partition.delete_records(2)
@@ -319,9 +319,9 @@ def test_damaged_checkpoints(tmp_path: Path, name: str) -> None:
 
 
 def test_few_open_files(tmp_path: Path) -> None:
-    """There may be many more partitions than a process may have open files."""
+    """There may be many more partitions than a process can have open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # The limit is one of numbers, and what ran before may have left some in between.
+    # The limit applies to numbers, and earlier tests may have left some in between.
     highest = max(int(fd.name) for fd in Path("/dev/fd").iterdir())
     # Segments may have an eighth of all numbers, used or not.
     free = 60 + highest // 4

@@ -1,7 +1,7 @@
-"""Topics that are deleted and made anew: nothing of one applies to the next.
+"""Topics that are deleted and created anew: no state of one applies to the next.
 
-Each scene plays once. The directory is then opened as a crash at each of its steps
-leaves it.
+Each scene is played once. Then the directory is opened in the state that a crash at
+each of its steps would leave.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.log.storage import CLUSTER, NODE, segments_of
 from tests.log.test_crash_points import Door
 
 from kohort.broker.log import files
-from kohort.broker.log.directory import DataDir, DataDirError
+from kohort.broker.log.directory import DataDir
 from kohort.broker.log.metadata import (
     ClusterMetadata,
     PartitionMetadata,
@@ -25,23 +25,23 @@ from kohort.broker.log.metadata import (
 )
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.settings import LogConfig
-from kohort.broker.log.store import StorageError
+from kohort.broker.log.store import DataDirError, StorageError
 from kohort.protocol import records
 from kohort.protocol.records import Record, build_batch
 
 NOW = 1_700_000_000_000
 FIRST_ID, SECOND_ID = b"1" * 16, b"2" * 16
 LONGEST_NAME = "n" * 249
-"""Kafka's limit."""
+"""The longest topic name in Kafka."""
 
 
 class Incarnations:
-    """A topic in a data directory, which is deleted and made anew.
+    """A topic in a data directory, which is deleted and created anew.
 
     Attributes:
         path: the directory.
-        data: the same, open.
-        partitions: of the topic, if there is one.
+        data: the open directory.
+        partitions: of the topic, if it exists.
         acknowledged: by topic id and partition: values by offset.
         start: by topic id and partition: the offset of the first record.
     """
@@ -64,13 +64,13 @@ class Incarnations:
         return DataDir.open(path, CLUSTER, NODE)
 
     def create(self, topic_id: bytes, count: int) -> None:
-        """The topic, with an id, is there when this returns."""
+        """Creates the topic, with an id; it exists when this returns."""
         self.partitions = []
         self._id = topic_id
         self.grow(count)
 
     def grow(self, count: int) -> None:
-        """The topic has `count` partitions when this returns."""
+        """Grows the topic to `count` partitions."""
         for index in range(len(self.partitions), count):
             made = self.data.open_partition(self.name, index, self._id, self.config, 0)
             assert (made.log_start_offset, made.log_end_offset) == (0, 0)
@@ -85,7 +85,7 @@ class Incarnations:
         self.data.save(ClusterMetadata(topics, {}, 0))
 
     def produce(self, index: int, count: int) -> None:
-        """As many records, each acknowledged."""
+        """Appends this many records, each acknowledged."""
         partition = self.partitions[index]
         for _ in range(count):
             value = b"%s %d" % (self._id[:1], partition.log_end_offset)
@@ -97,12 +97,12 @@ class Incarnations:
             self._sent = None
 
     def delete_records(self, index: int, before: int) -> None:
-        """The partition starts at `before` when this returns."""
+        """Moves the partition's start to `before`."""
         self.start[self._id, index] = before
         assert self.partitions[index].delete_records(before)[0] == 0
 
     def delete(self) -> None:
-        """The topic is gone when this returns."""
+        """Deletes the topic."""
         count = len(self.partitions)
         self.partitions = []
         self._save(0)
@@ -125,7 +125,7 @@ class Incarnations:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Within, each state of the disk is copied, opened and checked."""
+        """Within it, each state of the disk is copied, opened and checked."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(files, "os", Door(self._look))
             yield
@@ -166,7 +166,7 @@ class Incarnations:
 
 @pytest.fixture(params=["t", LONGEST_NAME], ids=["short", "longest"])
 def topic(root: Path, request: pytest.FixtureRequest) -> Iterator[Incarnations]:
-    """A topic of two partitions that has begun and rolled, and deleted records."""
+    """A topic of two partitions that has rolled and deleted records."""
     told = Incarnations(root, request.param)
     told.create(FIRST_ID, 2)
     told.produce(0, 12)
@@ -178,7 +178,7 @@ def topic(root: Path, request: pytest.FixtureRequest) -> Iterator[Incarnations]:
 
 
 def test_a_topic_made_anew(topic: Incarnations) -> None:
-    """Its records are there after a crash, whatever was known of the one before."""
+    """Its records exist after a crash, whatever the state of the previous topic."""
     with topic.watched():
         topic.delete()
         topic.create(SECOND_ID, 2)
@@ -189,7 +189,7 @@ def test_a_topic_made_anew(topic: Incarnations) -> None:
 
 
 def test_a_topic_made_anew_after_a_clean_restart(topic: Incarnations) -> None:
-    """The offsets of a clean stop are those of the topic that was there then."""
+    """The saved offsets of a clean stop are those of the previous topic."""
     topic.restart()
     with topic.watched():
         topic.delete()
@@ -198,7 +198,7 @@ def test_a_topic_made_anew_after_a_clean_restart(topic: Incarnations) -> None:
 
 
 def test_a_topic_made_anew_much_later(topic: Incarnations) -> None:
-    """A restart between the two changes nothing, and neither does a checkpoint."""
+    """A restart or a checkpoint in between changes nothing."""
     topic.delete()
     topic.data.checkpoint()
     topic.restart()
@@ -208,7 +208,7 @@ def test_a_topic_made_anew_much_later(topic: Incarnations) -> None:
 
 
 def test_a_partition_that_only_the_first_topic_had(topic: Incarnations) -> None:
-    """A partition that is added to the second one begins at 0."""
+    """A partition that is added to the second topic begins at 0."""
     topic.restart()
     with topic.watched():
         topic.delete()
@@ -218,7 +218,7 @@ def test_a_partition_that_only_the_first_topic_had(topic: Incarnations) -> None:
 
 
 def test_leftovers_of_a_crash_amid_a_deletion(root: Path) -> None:
-    """Folders that no topic has are put aside, and do not count for the next topic."""
+    """Folders without a topic are moved aside, and do not affect the next topic."""
     told = Incarnations(root, LONGEST_NAME, flush_messages=1)
     told.create(FIRST_ID, 3)
     for index in range(3):
@@ -230,7 +230,7 @@ def test_leftovers_of_a_crash_amid_a_deletion(root: Path) -> None:
     told.restart()
     told.delete()
     told.data.close()
-    # All but the new cluster.json is as it was before.
+    # Everything except the new cluster.json is as it was before.
     (saved / "cluster.json").write_bytes((told.path / "cluster.json").read_bytes())
     shutil.rmtree(told.path)
     saved.rename(told.path)
@@ -248,7 +248,7 @@ def test_leftovers_of_a_crash_amid_a_deletion(root: Path) -> None:
 
 
 def test_a_stray_that_is_there_already(root: Path) -> None:
-    """A folder that was copied back by hand is put aside beside the first one."""
+    """A folder that was copied back by hand is moved aside beside the first one."""
     told = Incarnations(root, "t")
     told.create(FIRST_ID, 1)
     told.produce(0, 1)
@@ -264,7 +264,7 @@ def test_a_stray_that_is_there_already(root: Path) -> None:
 
 
 def test_a_partition_that_is_missing(root: Path) -> None:
-    """A topic does not come back without a partition whose records were flushed."""
+    """A topic is not restored without a partition whose records were flushed."""
     told = Incarnations(root, "t")
     told.create(FIRST_ID, 2)
     told.produce(1, 1)
@@ -277,7 +277,7 @@ def test_a_partition_that_is_missing(root: Path) -> None:
 
 
 def test_a_folder_of_another_topic(root: Path) -> None:
-    """A topic never begins anew because its folder has been mixed up."""
+    """A topic never begins anew because folders were mixed up."""
     told = Incarnations(root, "t")
     told.create(FIRST_ID, 1)
     told.produce(0, 1)
@@ -291,7 +291,7 @@ def test_a_folder_of_another_topic(root: Path) -> None:
 
 
 def test_a_full_disk_when_offsets_are_to_be_forgotten(root: Path) -> None:
-    """Then there is no second topic, and no folder of it."""
+    """Then neither the second topic nor a folder of it exists."""
     told = Incarnations(root, "t")
     told.create(FIRST_ID, 1)
     told.produce(0, 3)

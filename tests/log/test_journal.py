@@ -1,4 +1,4 @@
-"""cluster.json and cluster.log: changes survive, torn lines go, damage is refused."""
+"""cluster.json and cluster.log: changes survive, torn lines are cut, damage fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.log.storage import CLUSTER, NODE, TOPIC_ID
 from tests.log.test_crash_points import Door
 
 from kohort.broker.log import files
-from kohort.broker.log.directory import DataDir, DataDirError
+from kohort.broker.log.directory import DataDir
 from kohort.broker.log.journal import PIECE_ROWS, SMALLEST_OUTGROWN, Journal
 from kohort.broker.log.metadata import (
     ClusterChange,
@@ -19,14 +19,14 @@ from kohort.broker.log.metadata import (
     PartitionMetadata,
     TopicMetadata,
 )
-from kohort.broker.log.store import StorageError
+from kohort.broker.log.store import DataDirError, StorageError
 from kohort.broker.long_work import finish
 
 NOTHING = ClusterMetadata({}, {}, 0)
 
 
 def topic(partitions: int = 1, **overrides: str) -> TopicMetadata:
-    """A topic of node 1; settings with ``_`` in place of dots."""
+    """A topic of node 1; settings have ``_`` in place of dots."""
     rows = [PartitionMetadata([1], 1, 0)] * partitions
     return TopicMetadata(
         TOPIC_ID, {k.replace("_", "."): v for k, v in overrides.items()}, rows
@@ -46,22 +46,22 @@ class Story:
         self.states = [self.journal.found or NOTHING]
 
     def change(self, change: ClusterChange) -> None:
-        """Writes down a change."""
-        # It may be found from the moment on in which its line is whole.
+        """Writes a change."""
+        # A start may find it as soon as its line is complete.
         self.states.append(self.states[-1].changed([change]))
         self.journal.append(change)
 
     def creates(self, *names: str, **overrides: str) -> None:
-        """Topics are created, all in one change, or configured."""
+        """Creates or configures topics, all in one change."""
         made = topic(1, **overrides)
         self.change(ClusterChange(dict.fromkeys(names, made)))
 
     def deletes(self, *names: str) -> None:
-        """Topics are deleted."""
+        """Deletes topics."""
         self.change(ClusterChange(dict.fromkeys(names)))
 
     def rewrites(self, *, meanwhile: ClusterChange | None = None) -> None:
-        """Everything is written down anew; a change may come in after one piece."""
+        """Rewrites the whole state; a change may come after one piece."""
         state = self.states[-1]
         work = self.journal.rewrite(state.topics.items(), state.without_topics)
         if meanwhile is not None:
@@ -77,19 +77,19 @@ class Story:
 
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
-    """Nothing has happened yet."""
+    """A new story."""
     return Story(tmp_path)
 
 
 def test_a_new_directory_has_nothing(story: Story) -> None:
-    """No file is no cluster, which is not the same as an empty one."""
+    """No file means no cluster, which differs from an empty one."""
     assert story.journal.found is None
     story.rewrites()
     assert Journal(story.path).found == NOTHING
 
 
 def test_changes_survive_in_their_order(story: Story) -> None:
-    """Topics, configuration and producer ids are as after the last change."""
+    """Topics, configuration and producer ids are those of the last change."""
     story.creates("a", "b")
     story.creates("a", cleanup_policy="compact")
     story.deletes("b")
@@ -101,7 +101,7 @@ def test_changes_survive_in_their_order(story: Story) -> None:
 
 
 def test_one_change_is_one_line_whatever_there_is_already(story: Story) -> None:
-    """A creation costs as much with a thousand topics as with none."""
+    """A creation costs the same with a thousand topics as with none."""
     story.creates(*(f"t{number:03}" for number in range(1000)))
     story.rewrites()
     sizes = []
@@ -114,7 +114,7 @@ def test_one_change_is_one_line_whatever_there_is_already(story: Story) -> None:
 
 @pytest.mark.parametrize("is_rewritten", [False, True])
 def test_a_torn_last_line_is_cut_off(story: Story, is_rewritten: bool) -> None:
-    """Wherever a line was cut, all before it are there, and the next one can follow."""
+    """Wherever it was cut, all lines before it survive, and another can follow."""
     story.creates("a")
     if is_rewritten:
         story.rewrites()
@@ -134,7 +134,7 @@ def test_a_torn_last_line_is_cut_off(story: Story, is_rewritten: bool) -> None:
 
 
 def test_a_damaged_line_in_the_middle_is_refused(story: Story) -> None:
-    """No crash damages a line that has others behind it: topics may be missing."""
+    """No crash damages a line before others: topics may be missing."""
     for name in ("a", "b", "c"):
         story.creates(name)
     log = story.path / "cluster.log"
@@ -149,7 +149,7 @@ def test_a_damaged_line_in_the_middle_is_refused(story: Story) -> None:
 
 
 def test_a_damaged_directory_is_one_line(tmp_path: Path) -> None:
-    """The broker says so and does not start; nothing is changed."""
+    """The broker logs it and does not start; nothing is changed."""
     data = DataDir.open(tmp_path, CLUSTER, NODE)
     for name in ("a", "b"):
         data.write_change(ClusterChange({name: topic()}))
@@ -179,7 +179,7 @@ def test_a_file_without_a_number_is_from_before_the_journal(story: Story) -> Non
 
 
 def test_changes_that_come_in_meanwhile_are_kept(story: Story) -> None:
-    """Changes of a topic already written, of one not yet written, and of a new one."""
+    """Changes of a written topic, an unwritten one, and a new one, are kept."""
     names = [f"t{number:03}" for number in range(3 * PIECE_ROWS)]
     story.creates(*names)
     meanwhile = ClusterChange(
@@ -187,12 +187,12 @@ def test_changes_that_come_in_meanwhile_are_kept(story: Story) -> None:
     )
     story.rewrites(meanwhile=meanwhile)
     assert story.found == story.states[-1]
-    # The log has the changes that the other file lacks, and no more.
+    # The log has only the changes that the other file lacks.
     assert (story.path / "cluster.log").read_bytes().count(b"\n") == 1
 
 
 def test_the_log_is_outgrown_when_it_is_larger_than_the_rest(story: Story) -> None:
-    """So that writing everything down costs as much as the changes before it."""
+    """So rewriting everything costs as much as the changes before it."""
     long = "x" * (SMALLEST_OUTGROWN // 2)
     story.creates("a", long=long)
     assert not story.journal.is_outgrown
@@ -209,7 +209,7 @@ def test_the_log_is_outgrown_when_it_is_larger_than_the_rest(story: Story) -> No
 def test_a_refused_change_is_never_found(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk fails when it is to keep a line that is in the file already."""
+    """The disk fails to flush a line that is already in the file."""
 
     class Failing(Door):
         def fdatasync(self, fd: int) -> None:
@@ -227,7 +227,7 @@ def test_a_refused_change_is_never_found(
 
 
 def test_a_start_from_every_state_of_the_disk(tmp_path: Path) -> None:
-    """Between any two calls and amid each: acknowledged changes, or one more."""
+    """Between and during any two calls: the acknowledged changes, or one more."""
     live = tmp_path / "live"
     live.mkdir()
     story = Story(live)

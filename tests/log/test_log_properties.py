@@ -1,4 +1,4 @@
-"""Whatever is done to a partition, it agrees with a plain list of records."""
+"""A state machine: a partition agrees with a plain list of records."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis.stateful import (
 )
 from tests.log.storage import BATCH_BY_BATCH, InFolder, Keeper
 
+from kohort.broker.log.lookup import find_offset
 from kohort.broker.log.memory import LONG_BATCH
 from kohort.broker.log.results import EARLIEST, LATEST, MAX_TIMESTAMP
 from kohort.broker.log.settings import LogConfig
@@ -27,7 +28,7 @@ NOW = 1_700_000_000_000
 
 @dataclass
 class Batch:
-    """What the list knows of one batch."""
+    """The list's entry for one batch."""
 
     base_offset: int
     size: int
@@ -45,7 +46,7 @@ class Batch:
 
 
 class LogMachine(InFolder):
-    """A partition beside a list; every rule asks both."""
+    """A partition beside a list; every rule compares both."""
 
     @initialize(
         kind=st.sampled_from(BATCH_BY_BATCH),
@@ -71,7 +72,7 @@ class LogMachine(InFolder):
         size=st.sampled_from([0, 10, 3_000, LONG_BATCH]),
     )
     def append(self, times: list[int], codec: int, size: int) -> None:
-        """A batch gets the next offsets, and whoever watches is called."""
+        """A batch gets the next offsets, and watchers are called."""
         some = [Record(0, NOW + time, b"k", bytes(size)) for time in times]
         batch = build_batch(some, codec=codec)
         result = self.partition.append(batch, now_ms=NOW)
@@ -91,7 +92,7 @@ class LogMachine(InFolder):
         minimum_one=st.booleans(),
     )
     def read(self, position: float, max_bytes: int, minimum_one: bool) -> None:
-        """Exactly what was appended, from the batch with the offset on.
+        """Returns exactly the appended batches, from the one with the offset on.
 
         The last batch may be cut off, but not the first one.
         """
@@ -120,15 +121,15 @@ class LogMachine(InFolder):
 
     @rule(by=st.integers(1, 3))
     def read_outside(self, by: int) -> None:
-        """Before the start and behind the end there is nothing."""
+        """Nothing can be read before the start or after the end."""
         for offset in (self.start - by, self.end + by):
             answer = self.partition.read(offset, 1000, minimum_one=True)
             assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     @rule(time=st.integers(-60, 60))
     def look_up(self, time: int) -> None:
-        """The first record in the log that is not older."""
-        answer = finish(self.partition.find_offset(NOW + time))
+        """Finds the first record in the log that is not older."""
+        answer = finish(find_offset(self.partition, NOW + time))
         fitting = [
             (record.timestamp_ms, record.offset)
             for batch in self.batches
@@ -140,10 +141,10 @@ class LogMachine(InFolder):
 
     @rule()
     def look_up_by_name(self) -> None:
-        """Start, end, and the first record of the largest timestamp."""
-        assert finish(self.partition.find_offset(EARLIEST)).offset == self.start
-        assert finish(self.partition.find_offset(LATEST)).offset == self.end
-        answer = finish(self.partition.find_offset(MAX_TIMESTAMP))
+        """Finds the start, the end, and the first record of the largest timestamp."""
+        assert finish(find_offset(self.partition, EARLIEST)).offset == self.start
+        assert finish(find_offset(self.partition, LATEST)).offset == self.end
+        answer = finish(find_offset(self.partition, MAX_TIMESTAMP))
         every = [record for batch in self.batches for record in batch.found]
         latest = max(every, key=lambda r: r.timestamp_ms, default=Record(offset=-1))
         assert (answer.timestamp_ms, answer.offset) == (
@@ -154,7 +155,7 @@ class LogMachine(InFolder):
     @precondition(lambda self: self.end > 0)
     @rule(position=st.floats(0, 1))
     def delete(self, position: float) -> None:
-        """The start moves forward, never back."""
+        """Moves the start forward, never back."""
         before = int(position * self.end)
         self.grown += before > self.start
         self.start = max(self.start, before)
@@ -163,7 +164,7 @@ class LogMachine(InFolder):
 
     @rule(later=st.integers(0, 100))
     def expire(self, later: int) -> None:
-        """Old batches go, then those above the size; nothing behind one that stays."""
+        """Drops old batches, then those above the size; none after one that stays."""
         config = self.partition.config
         before = sum(batch.size for batch in self.batches)
         if config.retention_ms >= 0:
@@ -186,7 +187,7 @@ class LogMachine(InFolder):
 
     @invariant()
     def sizes_and_offsets_agree(self) -> None:
-        """After every step."""
+        """They agree after every step."""
         partition = self.partition
         assert partition.log_start_offset == self.start
         assert partition.log_end_offset == partition.high_watermark == self.end

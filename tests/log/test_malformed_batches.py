@@ -1,8 +1,8 @@
-"""Batches that no producer should send, and Apache Kafka 4.3's answers to them.
+"""Invalid batches, and Apache Kafka 4.3's answers to them.
 
-`malformed_batches.json` has what Kafka answered: error code, log start offset, the
-positions of refused records, whether there was a message, and where it changed the
-largest timestamp of a batch, the new one, after the time of the request.
+`malformed_batches.json` has Kafka's answers: error code, log start offset, the
+positions of refused records, whether there was a message, and, if Kafka changed the
+largest timestamp of a batch, the new one, relative to the time of the request.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ANSWERS: dict[str, dict[str, Any]] = json.loads(
 BATCHES = malformed_batches(NOW)
 
 ONLY_JAVA = {"size beyond 32 bits", "delta beyond 32 bits"}
-"""Java drops the upper bits of these varints, and other clients do not."""
+"""Java drops the upper bits of these varints; other clients do not."""
 ONLY_HERE = {
     f"{codec}: {fault}"
     for codec in CODECS
@@ -46,19 +46,22 @@ ONLY_HERE = {
         *ONLY_JAVA,
     )
 } | ONLY_JAVA
-"""Kafka stores these, as it does not look at the sizes of compressed records, and no
+"""Kafka stores these, as it does not check the sizes of compressed records, and no
 consumer can read them; kohort refuses them."""
+
+BY_REQUEST = {"transactional", "transactional producer"}
+"""Kafka refuses the request that had these, as it had no transactional id."""
 
 
 def stored(partition: Partition) -> bytes:
-    """All that a partition has."""
+    """All bytes of a partition."""
     found = partition.read(0, EVERYTHING, minimum_one=True)
     return b"".join(found.buffers)
 
 
-@pytest.mark.parametrize("name", [name for name in BATCHES if name not in ONLY_HERE])
+@pytest.mark.parametrize("name", sorted(BATCHES.keys() - ONLY_HERE - BY_REQUEST))
 def test_answers_as_kafka(name: str) -> None:
-    """Code, log start offset, refused records, and the timestamp that is kept."""
+    """Code, log start offset, refused records, and the stored timestamp are Kafka's."""
     partition, answer = Partition("t-0"), ANSWERS[name]
     result = partition.append(BATCHES[name], now_ms=NOW)
     assert (result.error_code, result.log_start_offset) == (
@@ -91,12 +94,12 @@ def test_batches_that_no_consumer_can_read(name: str) -> None:
 
 
 def test_each_malformed_batch_has_an_answer() -> None:
-    """The recording and the batches are of one time."""
+    """The recording and the list of batches match."""
     assert ANSWERS.keys() == BATCHES.keys()
 
 
 def test_a_negative_timestamp_when_a_batch_is_written_anew() -> None:
-    """Kafka's builder takes none, and its exception has no code."""
+    """Kafka's builder refuses it, and its exception has no code."""
     partition = Partition("t-0", LogConfig(compression_codec=4))
     result = partition.append(BATCHES["timestamp -2"], now_ms=NOW)
     assert result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -126,7 +129,7 @@ def test_accepted_batches_can_be_read(
     flips: list[tuple[int, int]],
     compresses_after: bool,
 ) -> None:
-    """Records with flipped bits or a missing end: kafka-python reads what is stored."""
+    """kafka-python reads what is stored, also after flipped bits or a missing end."""
     plain = build_batch(SOME)[records.HEADER_SIZE :]
     data = bytearray(plain if compresses_after else compressed(codec, plain))
     for position, bit in flips:

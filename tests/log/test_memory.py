@@ -1,4 +1,4 @@
-"""The store of batches: what it keeps, what it copies, what it joins."""
+"""The store in memory: batches that it keeps, copies and joins."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ HEAD = b"H" * 16
 
 
 def batch(size: int) -> memoryview:
-    """A view of as many bytes, in a buffer of its own."""
+    """A view of this many bytes, in its own buffer."""
     return memoryview(bytes(size))
 
 
 def test_short_batches_are_copied() -> None:
-    """A short batch does not keep the buffer alive that it arrived in."""
+    """A short batch does not keep its received buffer alive."""
     kept = packed(HEAD, batch(LONG_BATCH - 1))
     assert kept == HEAD + bytes(LONG_BATCH - 17)
 
 
 def test_long_batches_are_not_copied() -> None:
-    """A long batch stays where it is, behind its new first bytes."""
+    """A long batch stays in its buffer, behind its new first bytes."""
     view = batch(LONG_BATCH)
     kept = packed(HEAD, view)
     assert isinstance(kept, tuple)
@@ -40,15 +40,23 @@ def test_a_small_part_of_a_large_buffer_is_copied() -> None:
 
 
 def test_a_buffer_that_may_change_is_copied() -> None:
-    """A bytearray belongs to somebody else, who may write to it."""
+    """The owner of a bytearray may change it."""
     buffer = bytearray(LONG_BATCH)
     kept = packed(HEAD, memoryview(buffer))
     buffer[:] = b"x" * LONG_BATCH
     assert kept == HEAD + bytes(LONG_BATCH - 16)
 
 
+def test_a_read_only_view_is_not_copied() -> None:
+    """Its owner promises not to change the bytes."""
+    view = memoryview(bytearray(LONG_BATCH)).toreadonly()
+    kept = packed(HEAD, view)
+    assert isinstance(kept, tuple)
+    assert kept[1].obj is view.obj
+
+
 def test_many_small_batches_are_handed_out_as_one_buffer() -> None:
-    """Below a mean size, a copy is cheaper than one more buffer on a socket."""
+    """For a small mean size, a copy is cheaper than one more buffer on a socket."""
     store = BatchStore()
     for offset in range(100):
         store.append(b"%3d" % offset, offset, offset, 0, 0)
@@ -57,7 +65,7 @@ def test_many_small_batches_are_handed_out_as_one_buffer() -> None:
 
 
 def test_larger_batches_are_handed_out_as_they_are() -> None:
-    """Reading copies nothing from there on."""
+    """Above that size, reading copies nothing."""
     store = BatchStore()
     kept = [bytes(JOIN_BELOW), bytes(JOIN_BELOW)]
     for offset, one in enumerate(kept):
@@ -67,7 +75,7 @@ def test_larger_batches_are_handed_out_as_they_are() -> None:
 
 
 def test_long_and_short_batches_together() -> None:
-    """Two buffers for a long batch, in order, and none lost when it is dropped."""
+    """A long batch has two buffers, in order, and none is lost when it is dropped."""
     store = BatchStore()
     view = batch(LONG_BATCH)
     store.append(b"one", 0, 0, 0, 0)
@@ -100,7 +108,7 @@ def test_long_and_short_batches_together() -> None:
 def test_batches_up_to_a_limit(
     max_bytes: int, minimum_one: bool, expected: int
 ) -> None:
-    """The last one is cut off; the first one comes whole, if at all."""
+    """The last one is cut off; the first one is whole, or missing."""
     store = BatchStore()
     for offset in range(10):
         store.append(bytes(10), offset, offset, 0, 0)
@@ -109,7 +117,7 @@ def test_batches_up_to_a_limit(
 
 
 def stored(base_offset: int, count: int = 1, time: int = 5) -> bytes:
-    """A batch with records, as a partition keeps it."""
+    """A batch with records, as a partition stores it."""
     some = [Record(0, time, b"k", b"v")] * count
     return build_batch(some, base_offset=base_offset)
 
@@ -128,7 +136,7 @@ def with_gaps() -> tuple[BatchStore, list[bytes]]:
     [(0, 0), (9, 0), (10, 0), (12, 0), (13, 1), (20, 1), (21, 2), (29, 2), (31, 2)],
 )
 def test_what_follows_a_gap_is_found_from_within(offset: int, first: int) -> None:
-    """The batch that holds an offset, or the first one after it."""
+    """Finds the batch with an offset, or the first one after it."""
     store, made = with_gaps()
     assert store.read(offset, 0, minimum_one=True)[0] == made[first : first + 1]
     assert list(store.batches(offset, 100)) == made[first:]
@@ -143,13 +151,13 @@ def test_what_follows_a_gap_is_found_from_within(offset: int, first: int) -> Non
     ("end", "count"), [(10, 0), (11, 1), (13, 1), (20, 1), (21, 2), (30, 2), (31, 3)]
 )
 def test_batches_begin_before_the_end_that_is_asked_for(end: int, count: int) -> None:
-    """A gap before the end is no reason for one more."""
+    """A gap before the end does not add a batch."""
     store, made = with_gaps()
     assert list(store.batches(0, end)) == made[:count]
 
 
 def test_batches_may_come_and_go_while_they_are_read() -> None:
-    """What was dropped does not move the others."""
+    """Dropped batches do not shift the others."""
     store, made = with_gaps()
     found = store.batches(0, 100)
     assert next(found) == made[0]
@@ -162,7 +170,7 @@ def test_batches_may_come_and_go_while_they_are_read() -> None:
 
 
 def test_retention_starts_the_log_behind_what_goes() -> None:
-    """Also where there is a gap before the first batch that stays."""
+    """Also if there is a gap before the first remaining batch."""
     store = BatchStore()
     for offset, time in ((10, 1), (20, 2), (30, 3)):
         store.append(stored(offset, time=time), offset, offset, time, time)
@@ -175,7 +183,7 @@ def test_retention_starts_the_log_behind_what_goes() -> None:
 
 
 def test_a_replacement_is_swapped_in_at_once() -> None:
-    """Sizes and times follow; what is behind keeps its place, also if it is long."""
+    """Sizes and times follow; later batches keep their place, also long ones."""
     store = BatchStore()
     view = batch(LONG_BATCH)
     for offset, now_ms in ((0, 7), (1, 8), (2, 9)):
@@ -199,13 +207,13 @@ def test_a_replacement_is_swapped_in_at_once() -> None:
     assert store.size_in_bytes == sum(map(len, kept))
     together = b"".join(kept)
     assert store.read(0, 10**6, minimum_one=True) == ((together,), len(together))
-    # Without a time of its own, a batch has that of its appending.
+    # Without a timestamp, a batch has the time of its append.
     assert store.first_offset_younger(8, 6) == 0
     assert store.first_offset_younger(9, 6) == 2
 
 
 def test_the_newest_batch_is_not_cleanable() -> None:
-    """As Kafka's active segment; nothing younger than the lag is, either."""
+    """Like Kafka's active segment; nothing younger than the lag is cleanable."""
     store = BatchStore()
     assert store.cleanable_end(0, 100, 0) == 0
     for offset, time in ((0, 50), (1, 40), (2, 60), (3, 30)):

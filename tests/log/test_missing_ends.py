@@ -1,4 +1,4 @@
-"""Segments whose end is missing, or that are missing: never a silent gap."""
+"""Segments that are missing or have a missing end: never a silent gap."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from tests.log.storage import opened, segments_of
 
 from kohort.broker.log.compaction import clean
-from kohort.broker.log.directory import DataDirError
 from kohort.broker.log.judgement import why_not_all
 from kohort.broker.log.settings import LogConfig
+from kohort.broker.log.store import DataDirError
 from kohort.protocol.records import Record, build_batch
 
 NOW = 1_700_000_000_000
@@ -21,10 +21,10 @@ CLEAN_STOP = ".kafka_cleanshutdown"
 
 
 class Stopped:
-    """A partition of several segments in a directory that was stopped.
+    """A partition of several segments in a stopped directory.
 
     Attributes:
-        ends: of each segment but the last: the bytes at which its batches end.
+        ends: of each segment except the last: the end positions of its batches.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Stopped:
             (path / CLEAN_STOP).unlink()
 
     def check(self, path: Path) -> None:
-        """A start."""
+        """Starts the directory."""
         opened(path, self._config)[0].close()
 
     def refused_without(self, path: Path, size: int | None, root: Path) -> bool:
-        """Whether a start is refused where a file has another size, or is missing."""
+        """Returns whether a start is refused if a file is cut, or is missing."""
         copy = root / "copy"
         shutil.copytree(self._path, copy)
         file = copy / path.relative_to(self._path)
@@ -106,7 +106,7 @@ def test_a_cut_segment(
 
 
 def test_a_missing_segment(stopped: Callable[..., Stopped], root: Path) -> None:
-    """A start is refused where a segment between two others is missing."""
+    """A start is refused if a segment between two others is missing."""
     found = stopped(is_compacted=False)
     for path in list(found.ends)[1:]:
         assert found.refused_without(path, None, root), path.name
@@ -115,7 +115,7 @@ def test_a_missing_segment(stopped: Callable[..., Stopped], root: Path) -> None:
 def test_a_refused_start_closes_its_files(
     stopped: Callable[..., Stopped], root: Path
 ) -> None:
-    """A process that tries again and again does not run out of descriptors."""
+    """A process that retries forever does not run out of descriptors."""
     found = stopped(is_compacted=False)
     path, ends = next(iter(found.ends.items()))
     before = len([*Path("/dev/fd").iterdir()])
@@ -135,7 +135,7 @@ def test_all_segments_are_missing(stopped: Callable[..., Stopped], root: Path) -
 def test_a_cut_segment_whose_index_is_lost(
     stopped: Callable[..., Stopped], root: Path
 ) -> None:
-    """Gaps between records are found where compaction has not been."""
+    """Gaps between records are detected where compaction has not been."""
     found = stopped(is_compacted=False)
     for index in root.glob("data/t-0/*index"):
         index.unlink()
@@ -155,7 +155,7 @@ def test_a_cut_segment_that_had_been_deleted(root: Path) -> None:
 
 
 def test_whole_batches_behind_damage(root: Path, capsys: Any) -> None:
-    """They are cut off with it after a crash, and kept in a file."""
+    """After a crash they are cut off with it, and kept in a file."""
     data, partition = opened(root)
     for number in range(5):
         batch = build_batch([Record(0, NOW, b"k", b"%d" % number)])
@@ -182,7 +182,7 @@ def test_whole_batches_behind_damage(root: Path, capsys: Any) -> None:
 
 
 def test_a_log_that_ends_before_its_start(root: Path) -> None:
-    """It is not begun anew: its records may be those of another topic."""
+    """It does not begin anew: its records may be another topic's."""
     data, partition = opened(root)
     batch = build_batch([Record(0, NOW, b"k", b"v")])
     assert not partition.append(batch, now_ms=NOW).error_code
@@ -195,7 +195,7 @@ def test_a_log_that_ends_before_its_start(root: Path) -> None:
 
 
 def test_a_segment_that_reaches_into_the_next_is_no_gap_of_compaction() -> None:
-    """Compaction may leave offsets out between two segments; it never adds any."""
+    """Compaction may leave a gap between two segments, but no overlap."""
     gaps = {"may_have_gaps": True, "index_knows_more": False}
     assert why_not_all(8, 10, **gaps) == ""
     assert "ends at offset 12" in why_not_all(12, 10, **gaps)

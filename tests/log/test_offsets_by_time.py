@@ -1,4 +1,4 @@
-"""Offsets by time and by name (ListOffsets), as Apache Kafka 4.3 answered them."""
+"""Offsets by time and by special timestamps (ListOffsets), as in Apache Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from tests.log.scene import NOW, Scene, timed
 from tests.log.storage import BATCH_BY_BATCH
 
+from kohort.broker.log.lookup import find_offset
 from kohort.broker.log.results import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -48,7 +49,7 @@ def test_offsets_by_time(time: int, expected: tuple[int, int]) -> None:
 
 
 def test_offsets_by_name() -> None:
-    """Start, end, the first of the largest timestamp; nothing is tiered here."""
+    """Start, end, the first record of the largest timestamp; no tiered storage."""
     scene = timed()
     assert scene.found(EARLIEST) == scene.found(EARLIEST_LOCAL) == (-1, 0, 0)
     assert scene.found(LATEST) == (-1, 11, 0)
@@ -56,11 +57,11 @@ def test_offsets_by_name() -> None:
     assert scene.found(LATEST_TIERED) == (-1, -1, -1)
     assert scene.found(EARLIEST_PENDING_UPLOAD) == (-1, -1, -1)
     unsupported = FoundOffset(ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
-    assert finish(scene.partition.find_offset(-7)) == unsupported
+    assert finish(find_offset(scene.partition, -7)) == unsupported
 
 
 def test_offsets_in_an_empty_partition() -> None:
-    """Start and end are at 0; no record has any time."""
+    """Start and end are 0; no record has any time."""
     scene = Scene()
     assert scene.found(EARLIEST) == scene.found(LATEST) == (-1, 0, 0)
     assert scene.found(MAX_TIMESTAMP) == scene.found(0) == (-1, -1, -1)
@@ -68,7 +69,7 @@ def test_offsets_in_an_empty_partition() -> None:
 
 @pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_offsets_by_time_begin_with_the_log() -> None:
-    """Deleted records are not found, also those in the batch that is kept."""
+    """Deleted records are not found, even in a batch that is kept."""
     scene = timed()
     scene.partition.delete_records(1)
     assert scene.found(NOW) == (50, 1, 0)
@@ -80,7 +81,7 @@ def test_offsets_by_time_begin_with_the_log() -> None:
 
 @pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_the_largest_timestamp_may_be_deleted_already() -> None:
-    """Kafka names a record before the start, as long as its batch is there."""
+    """Kafka returns a record before the start, as long as its batch exists."""
     scene = Scene()
     scene.send(50, 10, 20)
     scene.send(5, 40)
@@ -92,18 +93,18 @@ def test_the_largest_timestamp_may_be_deleted_already() -> None:
 
 
 def test_offsets_by_time_in_a_damaged_batch() -> None:
-    """Records that are no records are an error, and nothing worse."""
+    """Invalid records are an error."""
     scene = Scene()
     made = bytearray(build_batch([Record(0, NOW, b"k", b"v")]))
     made[-3:] = b"\xff\xff\xff"
     struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
     scene.partition.append_own(bytes(made), now_ms=NOW)
     corrupt = FoundOffset(ErrorCode.CORRUPT_MESSAGE, -1, -1, -1)
-    assert finish(scene.partition.find_offset(NOW)) == corrupt
+    assert finish(find_offset(scene.partition, NOW)) == corrupt
 
 
 def test_a_header_may_promise_a_time_that_no_record_has() -> None:
-    """The search goes on with the next batch."""
+    """The search continues with the next batch."""
     scene = Scene()
     made = bytearray(build_batch([Record(0, NOW, b"k", b"v")]))
     struct.pack_into(">q", made, 35, NOW + 900)

@@ -1,4 +1,4 @@
-"""A partition's log, as Apache Kafka 4.3 answered the same requests."""
+"""A partition's log, with Apache Kafka 4.3's answers to the same requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_empty_partition() -> None:
 
 
 def test_offsets_are_dense() -> None:
-    """Each batch starts where the one before it ended."""
+    """Each batch starts where the previous one ended."""
     scene = Scene()
     assert scene.send(0, 0, 0) == AppendResult(ErrorCode.NONE, 0, 2, -1, 0)
     assert scene.send(0) == AppendResult(ErrorCode.NONE, 3, 3, -1, 0)
@@ -54,7 +54,7 @@ def test_offsets_are_dense() -> None:
 @pytest.mark.parametrize("codec", range(5))
 @pytest.mark.parametrize("size", [10, LONG_BATCH])
 def test_a_batch_stays_as_it_was_sent(codec: int, size: int) -> None:
-    """Base offset and leader epoch apart, the bytes are the producer's."""
+    """Except base offset and leader epoch, the bytes are the producer's."""
     partition = Scene.keeper.partition(leader_epoch=6)
     value = records.build_batch([Record(0, 0, None, bytes(range(250)) * (size // 10))])
     batch = build_batch([Record(0, NOW, b"k", value)] * 2, codec=codec)
@@ -67,7 +67,7 @@ def test_a_batch_stays_as_it_was_sent(codec: int, size: int) -> None:
 
 
 def test_a_received_frame_may_be_forgotten() -> None:
-    """A batch is a view into a frame, and bytes behind it are not kept."""
+    """A batch is a view into a frame, and bytes after it are not kept."""
     scene = Scene()
     batch = build_batch([Record(0, NOW, None, b"v")])
     frame = b"#" * 10 + batch + b"tail"
@@ -78,7 +78,7 @@ def test_a_received_frame_may_be_forgotten() -> None:
 
 
 def test_reading_starts_with_the_batch_that_has_the_offset() -> None:
-    """Consumers skip what they did not ask for in the first batch."""
+    """Consumers skip the records before it in the first batch."""
     scene = Scene()
     for count in (3, 2, 3, 1, 2):
         scene.send(*[0] * count)
@@ -90,7 +90,7 @@ def test_reading_starts_with_the_batch_that_has_the_offset() -> None:
 
 @pytest.mark.parametrize("offset", [-2, -1, 12, 100])
 def test_offsets_out_of_range(offset: int) -> None:
-    """Before the start or behind the end."""
+    """Before the start or after the end."""
     scene = Scene()
     scene.send(*[0] * 11)
     found = scene.partition.read(offset, EVERYTHING, minimum_one=True)
@@ -100,7 +100,7 @@ def test_offsets_out_of_range(offset: int) -> None:
 
 @pytest.mark.parametrize("length", [5, LONG_BATCH])
 def test_a_limit_cuts_the_last_batch(length: int) -> None:
-    """As in Kafka; of the first batch there is all or nothing."""
+    """As in Kafka; the first batch is whole or missing."""
     scene = Scene()
     for _ in range(4):
         batch = build_batch([Record(0, NOW, None, bytes(length))])
@@ -118,7 +118,7 @@ def test_a_limit_cuts_the_last_batch(length: int) -> None:
 
 
 def test_a_negative_limit() -> None:
-    """Kafka fails where there is something to read, and nowhere else."""
+    """Kafka fails if there is something to read, and only then."""
     scene = Scene()
     scene.send(0)
     for offset, error in (
@@ -160,7 +160,7 @@ def refusals() -> dict[str, tuple[bytes, int, int]]:
 
 @pytest.mark.parametrize("name", refusals())
 def test_refused_batches(name: str) -> None:
-    """The code, and the log start offset only where Kafka had got to the log."""
+    """The code, and the log start offset only if Kafka had reached the log."""
     scene = Scene(max_message_bytes=2_000)
     scene.send(0, 0)
     scene.partition.delete_records(1)
@@ -175,7 +175,7 @@ def test_refused_batches(name: str) -> None:
 
 
 def test_zstd_in_an_old_produce() -> None:
-    """Before Produce v7 there was no zstd."""
+    """Before Produce v7 zstd is refused."""
     partition = Scene().partition
     batch = build_batch([Record()], codec=4)
     refused = partition.append(batch, now_ms=NOW, zstd=False)
@@ -185,7 +185,7 @@ def test_zstd_in_an_old_produce() -> None:
 
 
 def test_timestamps_too_far_ahead() -> None:
-    """An hour is allowed; each record that is later is named (KIP-467)."""
+    """An hour is allowed; each later record is listed (KIP-467)."""
     scene = Scene()
     assert not scene.send(HOUR).error_code
     result = scene.send(0, HOUR + 1, 5, HOUR + 2)
@@ -209,7 +209,7 @@ def test_timestamps_too_old() -> None:
 
 
 def test_records_of_compacted_topics_have_keys() -> None:
-    """A null key is named and refused; the code is that of timestamps if both are."""
+    """A null key is listed and refused; the timestamps' code comes first."""
     scene = Scene(cleanup_policy="compact")
     some = [Record(0, NOW, key, b"v") for key in (b"k", None, b"", None)]
     result = scene.partition.append(build_batch(some, codec=1), now_ms=NOW)
@@ -236,7 +236,7 @@ def test_unreadable_records_of_compacted_topics() -> None:
 
 @pytest.mark.parametrize("size", [5, LONG_BATCH])
 def test_append_time(size: int) -> None:
-    """The broker's time for all records, in the answer, too; whatever they had."""
+    """All records, and the response, get the broker's time."""
     scene = Scene(message_timestamp_type=LOG_APPEND_TIME)
     scene.now_ms += 77
     some = [Record(0, NOW + time, b"k", bytes(size)) for time in (9 * HOUR, 0)]
@@ -257,7 +257,7 @@ def test_append_time(size: int) -> None:
 
 
 def test_a_producer_sets_append_time() -> None:
-    """With CreateTime the flag is taken away; with LogAppendTime it is refused."""
+    """With CreateTime the flag is removed; with LogAppendTime it is refused."""
     flagged = {"attributes": records.LOG_APPEND_TIME}
     scene = Scene()
     assert not scene.send(0, 3, **flagged).error_code
@@ -273,19 +273,19 @@ def test_a_producer_sets_append_time() -> None:
 
 
 def test_batches_of_the_broker_itself() -> None:
-    """They are placed and stored, and nothing in them is doubted."""
+    """They get offsets and are stored, without any check."""
     partition = Scene.keeper.partition(leader_epoch=2)
     batch = build_batch([Record(0, NOW, None, b"v")] * 2, attributes=records.CONTROL)
     partition.append_own(batch, now_ms=NOW)
-    result = partition.append_own(batch, now_ms=NOW)
-    assert (result.error_code, result.base_offset, result.last_offset) == (0, 2, 3)
+    assert partition.append_own(batch, now_ms=NOW) == ErrorCode.NONE
+    assert partition.log_end_offset == 4
     data = b"".join(partition.read(2, EVERYTHING, minimum_one=True).buffers)
     header = records.read_header(data)
     assert (header.base_offset, header.partition_leader_epoch) == (2, 2)
 
 
 def test_the_readable_size_is_known_without_reading() -> None:
-    """Bytes from the batch of an offset on; -1 where nothing can be read."""
+    """Bytes from the batch with an offset on; -1 if nothing can be read."""
     scene = Scene()
     for _ in range(5):
         scene.send(0, 1)
@@ -299,7 +299,7 @@ def test_the_readable_size_is_known_without_reading() -> None:
 
 
 def test_who_watches_is_called_when_it_grows() -> None:
-    """In the order in which they came, and no longer after they left."""
+    """In the order in which they were added, and no longer after their removal."""
     scene = Scene()
     calls: list[str] = []
     watchers: list[Callable[[], None]] = [
@@ -319,7 +319,7 @@ def test_who_watches_is_called_when_it_grows() -> None:
 
 
 def test_repeated_batches_wake_nobody() -> None:
-    """Only what is new is news."""
+    """Repeated batches call no watcher."""
     scene = Scene()
     calls: list[None] = []
     scene.partition.watch(lambda: calls.append(None))
@@ -329,7 +329,7 @@ def test_repeated_batches_wake_nobody() -> None:
 
 
 def test_who_watches_may_leave_when_called() -> None:
-    """A Fetch that is answered unregisters itself, and others are called still."""
+    """An answered Fetch removes itself, and the others are still called."""
     scene = Scene()
     calls: list[str] = []
 
@@ -346,7 +346,7 @@ def test_who_watches_may_leave_when_called() -> None:
 
 @pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_deleting_records() -> None:
-    """The start moves to any offset; whole batches before it go (KIP-107)."""
+    """The start moves to any offset; whole batches before it are dropped (KIP-107)."""
     scene = timed()
     partition = scene.partition
     size = partition.size_in_bytes
@@ -361,7 +361,7 @@ def test_deleting_records() -> None:
 
 
 def test_reading_what_was_deleted() -> None:
-    """Out of range, even where the batch is kept for what is behind it."""
+    """Out of range, even if the batch is kept for later records."""
     scene = timed()
     scene.partition.delete_records(4)
     found = scene.partition.read(3, EVERYTHING, minimum_one=True)
@@ -370,7 +370,7 @@ def test_reading_what_was_deleted() -> None:
 
 @pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_deleting_all_records() -> None:
-    """The high watermark by its name; offsets go on from there."""
+    """The high watermark's special offset; later offsets follow on."""
     scene = timed()
     partition = scene.partition
     assert partition.delete_records(HIGH_WATERMARK) == (ErrorCode.NONE, 11)
@@ -384,7 +384,7 @@ def test_deleting_all_records() -> None:
 
 @pytest.mark.parametrize("before", [-5, -2, 12])
 def test_deleting_out_of_range(before: int) -> None:
-    """Behind the end, or negative."""
+    """An offset after the end, or a negative one, is out of range."""
     scene = timed()
     assert scene.partition.delete_records(before) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert scene.partition.log_start_offset == 0
@@ -403,7 +403,7 @@ def test_records_of_compacted_topics_cannot_be_deleted() -> None:
 
 @pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_retention_by_time() -> None:
-    """Batches go from the front, until one is young enough."""
+    """Batches are dropped from the front, until one is young enough."""
     scene = Scene(retention_ms=1_000)
     for time in (0, 300, 100, 400):
         scene.send(time)
@@ -423,7 +423,7 @@ def test_retention_by_time() -> None:
 
 @pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_retention_of_records_without_time() -> None:
-    """They are as old as their writing."""
+    """They are as old as their append."""
     scene = Scene(retention_ms=1_000)
     scene.send(-1 - NOW)
     assert scene.partition.expire(NOW + 1_000) == 0
@@ -433,7 +433,7 @@ def test_retention_of_records_without_time() -> None:
 
 @pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_retention_by_size() -> None:
-    """What is kept is never below the limit: a batch goes if all of it is above."""
+    """The rest is never below the limit: a batch is dropped if all of it is above."""
     scene = Scene(retention_ms=-1)
     for _ in range(5):
         scene.send(0)
@@ -450,7 +450,7 @@ def test_retention_by_size() -> None:
 
 
 def test_compacted_topics_keep_everything() -> None:
-    """Neither limit counts without delete in the policy."""
+    """Neither limit applies without delete in the policy."""
     scene = Scene(cleanup_policy="compact", retention_ms=1, retention_bytes=1)
     scene.send(0)
     assert scene.partition.expire(NOW + 10**12) == 0
@@ -458,7 +458,7 @@ def test_compacted_topics_keep_everything() -> None:
 
 
 def test_the_end_of_the_only_epoch() -> None:
-    """What Kafka answers OffsetForLeaderEpoch for a topic that never moved."""
+    """Kafka's answer to OffsetForLeaderEpoch for a topic that never moved."""
     scene = timed()
     ends = {epoch: scene.partition.end_of_epoch(epoch) for epoch in (-2, -1, 0, 1)}
     assert ends == {-2: (-2, 0), -1: (-1, -1), 0: (0, 11), 1: (-1, -1)}
@@ -468,7 +468,7 @@ def test_the_end_of_the_only_epoch() -> None:
 
 
 def test_the_ends_of_several_epochs() -> None:
-    """An epoch that was left out ends with the one before it (KIP-101)."""
+    """A skipped epoch ends with the previous one (KIP-101)."""
     scene = Scene()
     scene.send(0, 0)
     scene.partition.begin_epoch(3)
@@ -508,12 +508,12 @@ def test_an_epoch_in_which_nothing_was_written() -> None:
     ],
 )
 def test_the_epoch_that_a_client_knows(current: int, code: int) -> None:
-    """Too old is fenced, too new is unknown, -1 is not said (KIP-320)."""
+    """An old one is fenced, a newer one unknown, -1 is not checked (KIP-320)."""
     assert LeaderEpochs([(4, 0)]).check(current) == code
 
 
 def test_epochs_behind_the_end_of_the_log_are_gone() -> None:
-    """As after a crash that cut off the batches of the last leaders."""
+    """For example after a crash that cut off the batches of the last leaders."""
     epochs = LeaderEpochs([(1, 0), (3, 5), (4, 9), (6, 12)])
     epochs.end_at(9)
     assert (epochs.entries, epochs.latest) == (((1, 0), (3, 5), (4, 9)), 4)
@@ -522,7 +522,7 @@ def test_epochs_behind_the_end_of_the_log_are_gone() -> None:
 
 
 def test_batches_one_by_one() -> None:
-    """From the one that has the offset on; those that come meanwhile, too."""
+    """From the one with the offset on, including those appended meanwhile."""
     scene = Scene()
     for count in (3, 2, 1):
         scene.send(*[0] * count)
@@ -535,7 +535,7 @@ def test_batches_one_by_one() -> None:
 
 
 def test_closing() -> None:
-    """Whoever waits is told; closing it again is fine."""
+    """Watchers are called; closing twice is allowed."""
     scene = Scene()
     scene.send(0)
     scene.partition.flush()
@@ -555,7 +555,7 @@ def test_an_old_epoch_does_not_begin() -> None:
 
 
 def test_configuration_may_change() -> None:
-    """A new limit counts from the next batch on."""
+    """A new limit applies from the next batch on."""
     scene = Scene()
     partition = scene.partition
     assert not scene.send(0).error_code
@@ -566,13 +566,13 @@ def test_configuration_may_change() -> None:
 
 
 def names(values: Sequence[object]) -> list[str]:
-    """For a readable comparison of types."""
+    """Types' names, for a readable comparison."""
     return [type(value).__name__ for value in values]
 
 
 @pytest.mark.parametrize("keeper", [MEMORY], indirect=True)
 def test_short_batches_do_not_pin_their_frame() -> None:
-    """Only a long batch stays in the buffer that it came in."""
+    """Only a long batch stays in its received buffer."""
     partition = Scene().partition
     for size in (100, 2 * LONG_BATCH):
         batch = build_batch([Record(0, NOW, None, bytes(size))])

@@ -1,4 +1,4 @@
-"""Idempotent producers, as Apache Kafka 4.3 answered the same batches."""
+"""Idempotent producers, with Apache Kafka 4.3's answers to the same batches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Scene:
     def send(
         self, count: int, sequence: int, *, epoch: int = 0, producer: int = PRODUCER
     ) -> AppendResult:
-        """What comes of as many records from this sequence on."""
+        """The result of this many records from this sequence on."""
         batch = build_batch(
             [Record(0, self.now_ms, None, b"v")] * count,
             producer_id=producer,
@@ -41,7 +41,7 @@ class Scene:
         return self.partition.append(batch, now_ms=self.now_ms)
 
     def appended(self, count: int, sequence: int, *, epoch: int = 0) -> int:
-        """The base offset of records that have to be accepted, and as new ones."""
+        """The base offset of records that must be accepted as new ones."""
         end = self.partition.log_end_offset
         result = self.send(count, sequence, epoch=epoch)
         assert not result.error_code, result
@@ -49,7 +49,7 @@ class Scene:
         return result.base_offset
 
     def repeated(self, count: int, sequence: int, *, epoch: int = 0) -> AppendResult:
-        """The answer to records that are in the log already."""
+        """The answer to records that are already in the log."""
         end = self.partition.log_end_offset
         result = self.send(count, sequence, epoch=epoch)
         assert not result.error_code, result
@@ -57,7 +57,7 @@ class Scene:
         return result
 
     def refused(self, count: int, sequence: int, *, epoch: int = 0) -> int:
-        """The error of records that must not get into the log."""
+        """The error for records that must not be appended."""
         end = self.partition.log_end_offset
         result = self.send(count, sequence, epoch=epoch)
         assert (result.base_offset, result.last_offset) == (-1, -1)
@@ -70,12 +70,12 @@ class Scene:
 
 @pytest.fixture(autouse=True)
 def _keep(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scenes get their partitions from the keeper of the test."""
+    """Scenes get their partitions from the test's keeper."""
     monkeypatch.setattr(Scene, "keeper", keeper, raising=False)
 
 
 def test_a_repeated_batch_is_answered_as_before() -> None:
-    """Same offsets again, nothing appended; the time is that of its records."""
+    """The same offsets, nothing appended; the time is that of its records."""
     scene = Scene()
     scene.appended(3, 0)
     scene.now_ms += 5_000
@@ -95,7 +95,7 @@ def test_a_repeated_batch_is_answered_as_before() -> None:
 
 
 def test_gaps_and_overlaps_are_out_of_order() -> None:
-    """Each batch starts where the one before ended; no hole, no part of a known one."""
+    """Each batch starts where the previous one ended: no gap, no overlap."""
     scene = Scene()
     assert [scene.appended(3, 0), scene.appended(2, 3)] == [0, 3]
     for count, sequence in [(1, 9), (3, 4), (1, 0), (4, 3), (2, 0), (1, 6)]:
@@ -114,7 +114,7 @@ def test_five_batches_are_remembered() -> None:
 
 
 def test_a_new_epoch_starts_at_zero() -> None:
-    """Epochs may be skipped; batches of the old ones are no duplicates any more."""
+    """Epochs may be skipped; batches of old ones are no duplicates any more."""
     scene = Scene()
     scene.appended(1, 0)
     assert scene.refused(1, 5, epoch=1) == OUT_OF_ORDER
@@ -153,7 +153,7 @@ def test_sequences_wrap_within_a_batch() -> None:
 
 
 def test_a_producer_without_epoch() -> None:
-    """Epoch -1 takes any sequence, and still recognises what it has seen."""
+    """Epoch -1 takes any sequence, and still recognises repeated batches."""
     scene = Scene()
     scene.appended(1, 0, epoch=-1)
     scene.appended(1, 9, epoch=-1)
@@ -163,7 +163,7 @@ def test_a_producer_without_epoch() -> None:
 
 
 def test_producers_do_not_know_each_other() -> None:
-    """Each id counts for itself; records without an id do not count."""
+    """Each id has its own state; records without an id have none."""
     scene = Scene()
     scene.appended(1, 0)
     assert scene.send(1, 0, producer=PRODUCER + 1).base_offset == 1
@@ -173,7 +173,7 @@ def test_producers_do_not_know_each_other() -> None:
 
 
 def test_deleted_records_are_remembered() -> None:
-    """DeleteRecords takes the records, not what is known of their producer."""
+    """DeleteRecords deletes records, but not their producer's state."""
     scene = Scene()
     scene.appended(1, 0)
     scene.partition.delete_records(1)
@@ -184,7 +184,7 @@ def test_deleted_records_are_remembered() -> None:
 
 
 def test_refused_batches_leave_no_trace() -> None:
-    """A batch refused for its timestamps is new when it comes again."""
+    """A batch refused for its timestamps is new when it is sent again."""
     scene = Scene()
     scene.now_ms += 10_000_000
     early = scene.send(1, 0)

@@ -9,6 +9,7 @@ import pytest
 from tests.log.scene import EVERYTHING, NOW, Scene
 
 from kohort.broker.log import memory, segments
+from kohort.broker.log.lookup import find_offset
 from kohort.broker.log.results import MAX_TIMESTAMP, AppendResult
 from kohort.broker.log.settings import LogConfig
 from kohort.broker.log.validation import MOST_RECORD_ERRORS, UnreadBatch
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("kept_scenes")
 
 
 def pieces_of(work: Iterator[None]) -> int:
-    """Does the work and counts its pieces."""
+    """Does the work; returns the number of its pieces."""
     return sum(1 for _ in work)
 
 
@@ -93,9 +94,9 @@ def test_a_time_is_searched_in_pieces() -> None:
     scene = Scene()
     some = [Record(0, NOW + number, b"k") for number in range(20_000)]
     scene.partition.append(build_batch(some, codec=4), now_ms=NOW)
-    assert pieces_of(scene.partition.find_offset(NOW + 19_999)) >= 19_000 // HEADS
+    assert pieces_of(find_offset(scene.partition, NOW + 19_999)) >= 19_000 // HEADS
     assert scene.found(NOW + 19_999) == (19_999, 19_999, 0)
-    assert pieces_of(scene.partition.find_offset(MAX_TIMESTAMP)) >= 19_000 // HEADS
+    assert pieces_of(find_offset(scene.partition, MAX_TIMESTAMP)) >= 19_000 // HEADS
 
 
 def test_a_log_that_is_closed_during_a_search() -> None:
@@ -106,7 +107,7 @@ def test_a_log_that_is_closed_during_a_search() -> None:
     struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
     scene.partition.append_own(bytes(made), now_ms=NOW)
     scene.partition.append_own(bytes(made), now_ms=NOW)
-    search = scene.partition.find_offset(NOW + 900)
+    search = find_offset(scene.partition, NOW + 900)
     next(search)
     scene.partition.close()
     assert finish(search).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -117,7 +118,7 @@ def test_a_log_that_is_closed_during_a_search() -> None:
 def test_pieces_add_up_to_one_read(
     limit: int, minimum_one: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches up to the limit, of which some are longer than a piece."""
+    """Batches up to the limit, some of them longer than a piece."""
     for module in (memory, segments):
         monkeypatch.setattr(module, "PIECE", 200)
     scene = Scene()
@@ -135,7 +136,7 @@ def test_pieces_add_up_to_one_read(
 
 
 def test_a_log_that_changes_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read returns whole batches that follow one another."""
+    """A read returns consecutive whole batches."""
     for module in (memory, segments):
         monkeypatch.setattr(module, "PIECE", 200)
     scene = Scene(segment_bytes=400)

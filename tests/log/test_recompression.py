@@ -1,4 +1,4 @@
-"""Topics with a codec of their own, ``compression.type``."""
+"""Topics with their own codec, ``compression.type``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOME = [
 
 
 def stored(partition: Partition) -> bytes:
-    """All that a partition has."""
+    """All bytes of a partition."""
     found = partition.read(0, EVERYTHING, minimum_one=True)
     return b"".join(found.buffers)
 
@@ -38,7 +38,7 @@ def contents(data: bytes) -> list[Record]:
 def test_a_batch_gets_the_codec_of_the_topic(
     sent: int, codec: int, level: int | None
 ) -> None:
-    """The records stay; a batch that has the codec already stays as it is."""
+    """The records stay; a batch that has the codec already is unchanged."""
     config = LogConfig(compression_codec=codec, compression_level=level)
     partition = Partition("t-0", config)
     fields = {"producer_id": 7, "producer_epoch": 2, "base_sequence": 5}
@@ -56,7 +56,7 @@ def test_a_batch_gets_the_codec_of_the_topic(
 
 
 def test_offsets_become_consecutive() -> None:
-    """Kafka numbers the records of a batch that it writes anew."""
+    """Kafka numbers the records of a batch that it rewrites."""
     odd = b"".join(record(delta, delta) for delta in (5, 3, 3))
     partition = Partition("t-0", LogConfig(compression_codec=0))
     data = batch(NOW, compressed(1, odd), attributes=1)
@@ -77,7 +77,7 @@ def test_a_batch_that_grows_too_large() -> None:
 
 
 def test_append_time_of_another_codec() -> None:
-    """The broker's time counts for all records, as without a codec."""
+    """The broker's time applies to all records, as without a codec."""
     config = LogConfig(compression_codec=3, message_timestamp_type=LOG_APPEND_TIME)
     partition = Partition("t-0", config)
     result = partition.append(build_batch(SOME), now_ms=NOW + 7)

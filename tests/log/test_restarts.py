@@ -1,7 +1,7 @@
 """A partition in files that is stopped, killed and started again at random.
 
-Beside it goes one in memory that is never interrupted: both have to give the same
-answers, to the last error code of an idempotent producer.
+An uninterrupted one in memory has to give the same answers, to the last error code of
+an idempotent producer.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tests.log.storage import InFolder, opened
 
 from kohort.broker.log import checkpoints
 from kohort.broker.log.directory import DataDir
+from kohort.broker.log.lookup import find_offset
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import EARLIEST, LATEST, MAX_TIMESTAMP
 from kohort.broker.log.settings import LogConfig
@@ -46,7 +47,7 @@ TAILS = {
 
 
 class RestartMachine(InFolder):
-    """Files beside memory; every rule asks both."""
+    """Files beside memory; every rule compares both."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,12 +56,12 @@ class RestartMachine(InFolder):
 
     @property
     def path(self) -> Path:
-        """Where the directory is in this life."""
+        """The directory in this life."""
         return self.root / str(self.lives)
 
     @property
     def partition_path(self) -> Path:
-        """Where the partition is."""
+        """The partition's folder."""
         return self.path / "t-0"
 
     @initialize(
@@ -109,7 +110,7 @@ class RestartMachine(InFolder):
         count=st.integers(1, 2),
     )
     def produce(self, producer: int, epoch: int, step: int, count: int) -> None:
-        """The next batch of a producer, or one that is not: early, again, too old."""
+        """The next batch of a producer, or an invalid one: early, repeated, too old."""
         state = self.memory.producers.get(producer)
         sequence = 0
         if state is not None and state.epoch == epoch:
@@ -138,30 +139,30 @@ class RestartMachine(InFolder):
     @precondition(lambda self: self.memory.log_end_offset > 0)
     @rule(position=st.floats(0, 1))
     def delete_records(self, position: float) -> None:
-        """The start of the log moves, and stays there."""
+        """Moves the start of the log, which stays there."""
         before = int(position * self.memory.log_end_offset)
         assert self.files.delete_records(before) == self.memory.delete_records(before)
 
     @rule()
     def expire(self) -> None:
-        """Producers that have been silent are forgotten."""
+        """Forgets silent producers."""
         self.memory.expire(self.now_ms)
         self.files.expire(self.now_ms)
 
     @rule(by=st.integers(1, 2))
     def elect(self, by: int) -> None:
-        """A leader in a newer epoch."""
+        """Elects a leader in a newer epoch."""
         for partition in (self.memory, self.files):
             partition.begin_epoch(partition.leader_epoch + by)
 
     @rule()
     def checkpoint(self) -> None:
-        """What the broker does once a minute."""
+        """The broker's work once a minute."""
         self.folder.checkpoint()
 
     @rule()
     def flush(self) -> None:
-        """What the broker does for flush.ms."""
+        """The broker's work for flush.ms."""
         self.files.flush()
 
     @rule()
@@ -175,7 +176,7 @@ class RestartMachine(InFolder):
 
     @rule(tail=st.sampled_from(sorted(TAILS)), without=st.sampled_from(["", "index"]))
     def crash(self, tail: str, without: str) -> None:
-        """A start on what a kill -9 leaves, with some of the next batch behind it."""
+        """A start after a kill -9, perhaps with part of the next batch."""
         before, killed = self.path, self.folder
         self.lives += 1
         shutil.copytree(before, self.path)
@@ -192,7 +193,7 @@ class RestartMachine(InFolder):
 
     @rule(position=st.floats(0, 1), max_bytes=st.sampled_from([0, 100, 300, 1_000]))
     def read(self, position: float, max_bytes: int) -> None:
-        """The same bytes."""
+        """Reads the same bytes."""
         start = self.memory.log_start_offset
         offset = start + int(position * (self.memory.log_end_offset - start))
         for minimum_one in (False, True):
@@ -205,14 +206,14 @@ class RestartMachine(InFolder):
 
     @rule(time=st.integers(-60, 500))
     def look_up(self, time: int) -> None:
-        """The same offsets by time and by name."""
+        """Finds the same offsets by time and by special timestamp."""
         for timestamp in (NOW + time, self.now_ms, EARLIEST, LATEST):
-            expected = finish(self.memory.find_offset(timestamp))
-            assert finish(self.files.find_offset(timestamp)) == expected
+            expected = finish(find_offset(self.memory, timestamp))
+            assert finish(find_offset(self.files, timestamp)) == expected
 
     @invariant()
     def both_are_the_same(self) -> None:
-        """After every step."""
+        """They agree after every step."""
         start, end = self.memory.log_start_offset, self.memory.log_end_offset
         assert (self.files.log_start_offset, self.files.log_end_offset) == (start, end)
         assert self.files.epochs.entries == self.memory.epochs.entries
@@ -220,8 +221,8 @@ class RestartMachine(InFolder):
         assert b"".join(self.files.batches(start)) == b"".join(everything.buffers)
         assert self.files.size_in_bytes >= everything.size_in_bytes
         if start == 0:
-            found = finish(self.files.find_offset(MAX_TIMESTAMP))
-            assert found == finish(self.memory.find_offset(MAX_TIMESTAMP))
+            found = finish(find_offset(self.files, MAX_TIMESTAMP))
+            assert found == finish(find_offset(self.memory, MAX_TIMESTAMP))
 
 
 RestartMachine.TestCase.settings = settings(

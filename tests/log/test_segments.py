@@ -1,4 +1,4 @@
-"""A log in files: segments, indexes, what is flushed, and what is found again."""
+"""A log in files: segments, indexes, flushes, and recovery."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.log.storage import segments_of
 
 from kohort.broker.log import files
 from kohort.broker.log.compaction import clean
+from kohort.broker.log.lookup import find_offset
 from kohort.broker.log.results import HIGH_WATERMARK, MAX_TIMESTAMP
 from kohort.broker.long_work import finish
 from kohort.protocol import records
@@ -27,7 +28,7 @@ def size_of(life: Life) -> int:
 
 
 def test_the_file_is_what_goes_over_the_wire(live: Callable[..., Life]) -> None:
-    """Batches, one behind the other, and nothing else."""
+    """Consecutive batches, and nothing else."""
     life = live()
     for _ in range(3):
         life.send()
@@ -36,7 +37,7 @@ def test_the_file_is_what_goes_over_the_wire(live: Callable[..., Life]) -> None:
 
 
 def test_a_full_segment(live: Callable[..., Life]) -> None:
-    """The next one has the next offset for its name."""
+    """The next segment is named after the next offset."""
     size = size_of(live())
     life = live(segment_bytes=3 * size)
     for _ in range(7):
@@ -46,14 +47,14 @@ def test_a_full_segment(live: Callable[..., Life]) -> None:
 
 
 def test_a_batch_above_the_segment(live: Callable[..., Life]) -> None:
-    """Kafka's answer is the one for lists of records that are too large."""
+    """Kafka's error is RECORD_LIST_TOO_LARGE."""
     life = live(segment_bytes=200)
     assert life.send(size=300) == ErrorCode.RECORD_LIST_TOO_LARGE
     assert life.send(size=100) == 0
 
 
 def test_an_old_segment(live: Callable[..., Life]) -> None:
-    """It goes by the times of records: from its first batch to the next one."""
+    """Times of records decide: from its first batch to the next one."""
     life = live(segment_ms=1_000)
     for time in (0, 500, 1_000, 1_001, 1_500, 200, 2_002):
         life.send(time)
@@ -75,7 +76,7 @@ def test_segments_of_compacted_topics(live: Callable[..., Life]) -> None:
 
 
 def test_a_full_index(live: Callable[..., Life]) -> None:
-    """Four entries of the one, two of the other are all that there is room for."""
+    """There is room for four entries of one index, two of the other."""
     life = live(segment_index_bytes=39, index_interval_bytes=0)
     for _ in range(9):
         life.send()
@@ -88,7 +89,7 @@ def test_a_full_index(live: Callable[..., Life]) -> None:
 
 
 def test_offsets_that_an_index_cannot_hold(live: Callable[..., Life]) -> None:
-    """31 bits, relative to the segment: after that there is a new one."""
+    """31 bits, relative to the segment: beyond that a new one begins."""
     life = live()
     life.send()
     store = segments_of(life.partition)
@@ -102,7 +103,7 @@ def test_offsets_that_an_index_cannot_hold(live: Callable[..., Life]) -> None:
 
 
 def test_entries_of_the_indexes(live: Callable[..., Life]) -> None:
-    """Kafka's rule: for the batch that comes when enough bytes lie behind an entry."""
+    """Kafka's rule: for the batch that comes when enough bytes follow an entry."""
     size = size_of(live())
     life = live(index_interval_bytes=2 * size)
     for time in (0, 50, 20, 40, 10, 60, 30, 20):
@@ -124,7 +125,7 @@ def test_entries_of_the_indexes(live: Callable[..., Life]) -> None:
 def test_every_offset_after_a_restart(
     live: Callable[..., Life], how: str, interval: int
 ) -> None:
-    """Each is found, whatever the index knows, and with any limit."""
+    """Each is found, whatever the index has, and with any limit."""
     life = live(segment_bytes=2_000, index_interval_bytes=interval)
     for _ in range(60):
         life.send()
@@ -147,7 +148,7 @@ def test_every_offset_after_a_restart(
 def test_little_is_read_after_a_clean_stop(
     live: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end of the last segment, however long the log is."""
+    """Only the end of the last segment, however long the log is."""
     life = live(segment_bytes=200_000)
     for number in range(1_000):
         life.send(number, size=1_000)
@@ -155,7 +156,7 @@ def test_little_is_read_after_a_clean_stop(
     read = 0
 
     class Door:
-        """The os module, which counts what is read."""
+        """The os module, which counts the bytes read."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(os, name)
@@ -170,7 +171,7 @@ def test_little_is_read_after_a_clean_stop(
     monkeypatch.setattr(files, "os", Door())
     life.start()
     assert life.partition.log_end_offset == 1_000
-    assert finish(life.partition.find_offset(MAX_TIMESTAMP)).offset == 999
+    assert finish(find_offset(life.partition, MAX_TIMESTAMP)).offset == 999
     assert 0 < read < 30_000
 
 
@@ -179,7 +180,7 @@ def test_little_is_read_after_a_clean_stop(
 def test_indexes_that_are_lost(
     live: Callable[..., Life], kind: str, data: bytes | None
 ) -> None:
-    """Missing, cut or nonsense: they are made anew from the log."""
+    """Missing, cut or invalid ones are rebuilt from the log."""
     life = live(segment_bytes=2_000, index_interval_bytes=200)
     for number in range(60):
         life.send(number)
@@ -191,13 +192,13 @@ def test_indexes_that_are_lost(
     life.start()
     assert life.offsets() == list(range(60))
     for number in range(60):
-        assert finish(life.partition.find_offset(NOW + number)).offset == number
-    assert finish(life.partition.find_offset(MAX_TIMESTAMP)).offset == 59
+        assert finish(find_offset(life.partition, NOW + number)).offset == number
+    assert finish(find_offset(life.partition, MAX_TIMESTAMP)).offset == 59
 
 
 @pytest.mark.parametrize("how", ["clean", "crash"])
 def test_five_batches_of_a_producer(live: Callable[..., Life], how: str) -> None:
-    """They are recognised after a restart, too; Kafka would know the last one only."""
+    """They are recognised after a restart, too; Kafka would know only the last one."""
     life = live(segment_bytes=300)
     for sequence in range(7):
         assert life.produce(sequence) == (0, sequence, False)
@@ -215,10 +216,10 @@ def test_five_batches_of_a_producer(live: Callable[..., Life], how: str) -> None
 def test_a_producer_whose_records_are_gone(
     live: Callable[..., Life], how: str, behind: int
 ) -> None:
-    """Retention takes the records; the snapshot knows the producer still.
+    """Retention deletes the records; the snapshot still has the producer.
 
-    Kafka does so, too, as long as there is a record behind those. It forgets the
-    producer at a restart where none is left, and then takes its last batch twice.
+    So does Kafka, as long as a later record exists. Otherwise it forgets the producer
+    at a restart, and then accepts its last batch twice.
     """
     life = live(segment_bytes=300)
     for sequence in range(7):
@@ -233,7 +234,7 @@ def test_a_producer_whose_records_are_gone(
 
 
 def test_producers_that_expire_while_it_is_down(live: Callable[..., Life]) -> None:
-    """As in Kafka, they are not taken up again."""
+    """As in Kafka, they are not restored."""
     life = live(producer_id_expiration_ms=1_000)
     life.produce(0)
     life.stop()
@@ -247,7 +248,7 @@ def test_producers_that_expire_while_it_is_down(live: Callable[..., Life]) -> No
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "another byte", "version"])
 def test_snapshots_that_are_lost(live: Callable[..., Life], damage: str) -> None:
-    """The log has all that they said, as long as it is there."""
+    """The log has the same information, as long as it exists."""
     life = live(segment_bytes=300)
     for sequence in range(9):
         life.produce(sequence)
@@ -268,7 +269,7 @@ def test_snapshots_that_are_lost(live: Callable[..., Life], damage: str) -> None
 
 @pytest.mark.parametrize("how", ["clean", "crash"])
 def test_epochs_and_the_start_of_the_log(live: Callable[..., Life], how: str) -> None:
-    """Both survive, also in a log without records behind them."""
+    """Both survive, also in a log without later records."""
     life = live()
     for _ in range(4):
         life.send()
@@ -284,7 +285,7 @@ def test_epochs_and_the_start_of_the_log(live: Callable[..., Life], how: str) ->
 
 
 def test_epochs_that_are_lost(live: Callable[..., Life]) -> None:
-    """Every batch says which one it was written in."""
+    """Every batch has its epoch."""
     life = live(segment_bytes=300)
     for epoch in (0, 2, 5):
         life.partition.begin_epoch(epoch)
@@ -297,7 +298,7 @@ def test_epochs_that_are_lost(live: Callable[..., Life]) -> None:
 
 
 def test_when_it_is_flushed(live: Callable[..., Life]) -> None:
-    """After so many records, after so long, at a roll, and when it is asked for."""
+    """After some records, after some time, at a roll, and on request."""
     size = size_of(live())
     life = live(flush_messages=3, segment_bytes=8 * size)
     store = segments_of(life.partition)
@@ -328,7 +329,7 @@ def test_when_it_is_flushed(live: Callable[..., Life]) -> None:
 
 
 def test_retention_takes_whole_segments(live: Callable[..., Life]) -> None:
-    """Until one has a record that is young enough; the active one goes, too."""
+    """Until one has a record that is young enough; even the active one."""
     size = size_of(live())
     life = live(segment_bytes=2 * size, retention_ms=1_000)
     for time in (0, 10, 5, 500, 30, 20, 40):
@@ -347,7 +348,7 @@ def test_retention_takes_whole_segments(live: Callable[..., Life]) -> None:
 
 
 def test_retention_by_size_takes_whole_segments(live: Callable[..., Life]) -> None:
-    """What is left is not below the limit."""
+    """The rest is not below the limit."""
     size = size_of(live())
     life = live(segment_bytes=3 * size, retention_bytes=4 * size)
     for _ in range(8):
@@ -358,7 +359,7 @@ def test_retention_by_size_takes_whole_segments(live: Callable[..., Life]) -> No
 
 
 def test_deleting_records_takes_whole_segments(live: Callable[..., Life]) -> None:
-    """Others stay, but are not read any more."""
+    """The others stay, but are not read any more."""
     size = size_of(live())
     life = live(segment_bytes=3 * size)
     for _ in range(8):
@@ -371,7 +372,7 @@ def test_deleting_records_takes_whole_segments(live: Callable[..., Life]) -> Non
 
 
 def test_reading_goes_on_while_segments_are_deleted(live: Callable[..., Life]) -> None:
-    """Who reads batch by batch goes on with the first that is left."""
+    """A reader batch by batch continues with the first remaining one."""
     life = live(segment_bytes=100_000)
     for _ in range(40):
         life.send(size=10_000)
@@ -385,7 +386,7 @@ def test_reading_goes_on_while_segments_are_deleted(live: Callable[..., Life]) -
 
 
 def test_young_segments_are_not_cleaned(live: Callable[..., Life]) -> None:
-    """min.compaction.lag.ms: the first segment with a younger record ends what is."""
+    """min.compaction.lag.ms: the first segment with a younger record ends the part."""
     size = size_of(live())
     life = live(
         segment_bytes=2 * size,
@@ -403,7 +404,7 @@ def test_young_segments_are_not_cleaned(live: Callable[..., Life]) -> None:
 
 @pytest.mark.parametrize("how", ["clean", "crash"])
 def test_a_compacted_log_after_a_restart(live: Callable[..., Life], how: str) -> None:
-    """What compaction left, up to where it got, and producers that it took all of."""
+    """The compacted log, its clean end, and producers without remaining records."""
     life = live(
         segment_bytes=1_000, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0
     )

@@ -39,7 +39,7 @@ def _show(report: Report) -> None:
 
 
 def main() -> int:
-    """Plays it, and prints what happened."""
+    """Plays it, and prints the results."""
     asked = _asked()
     long = LongRun("moves", asked.seed)
     play = Play(Settings(asked.moves, long.seed, long.folder), long.progress)

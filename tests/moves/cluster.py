@@ -1,4 +1,4 @@
-"""A cluster that is moved about: by the command line, or by HTTP."""
+"""A cluster, and commands to it by the command line or HTTP."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.crash.broker_process import BrokerProcess
@@ -17,27 +18,36 @@ COMMAND_S = 60.0
 
 
 class MoveError(Exception):
-    """The cluster refused, or failed at, what it was told to do."""
+    """The cluster refused a command, or failed."""
 
 
 class Cluster:
-    """Three nodes in one process, and who tells them what to do.
+    """Three nodes in one process, and the sender of commands to them.
 
     Args:
-        folder: for what the broker logs.
-        draw: decides which way each command goes.
+        folder: for the broker's log.
+        draw: chooses the way of each command.
         config: of the broker.
+        arguments: more of `kohort serve`.
+        program: see `BrokerProcess`.
 
     Attributes:
         served: the process.
-        ways: how many commands went each way.
+        ways: the number of commands each way.
     """
 
     def __init__(
-        self, folder: Path, draw: random.Random, config: dict[str, str]
+        self,
+        folder: Path,
+        draw: random.Random,
+        config: dict[str, str],
+        arguments: Sequence[str] = (),
+        program: Sequence[str] = ("-m", "kohort"),
     ) -> None:
-        arguments = ["--http=0", *(f"--set={n}={v}" for n, v in config.items())]
-        self.served = BrokerProcess(folder, 3, arguments)
+        settings = (f"--set={name}={value}" for name, value in config.items())
+        self.served = BrokerProcess(
+            folder, 3, ["--http=0", *settings, *arguments], program
+        )
         self.ways = {"command line": 0, "HTTP": 0}
         self._draw = draw
         self._url = ""
@@ -52,27 +62,27 @@ class Cluster:
         self._url = found.group()
 
     def move_group(self, group: str, node: int) -> None:
-        """The coordinator of a group goes to a node, and so do its neighbours."""
+        """Moves the coordinator of a group, and its neighbours, to a node."""
         words = ["move-group", group, str(node)]
         self._told(words, f"groups/{group}/move", {"node": node})
 
     def move_partition(self, topic: str, partition: int, node: int) -> None:
-        """A partition gets another leader."""
+        """Moves a partition to another leader."""
         words = ["move", topic, str(partition), str(node)]
         self._told(words, f"partitions/{topic}/{partition}/move", {"node": node})
 
     def stop_node(self, node: int) -> None:
-        """A node goes; the others take over what it led."""
+        """Stops a node; the others take over its partitions."""
         self._told(["stop", str(node)], f"nodes/{node}/stop")
 
     def start_node(self, node: int) -> None:
-        """A node is back, at its old address."""
+        """Starts a node, at its old address."""
         self._told(["start", str(node)], f"nodes/{node}/start")
 
     def _told(
         self, words: list[str], path: str, body: dict[str, object] | None = None
     ) -> None:
-        """One way or the other."""
+        """Sends a command by the command line or by HTTP."""
         if self._draw.random() < 0.5:
             self.ways["command line"] += 1
             self._command(words)

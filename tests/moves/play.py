@@ -31,20 +31,20 @@ REPLICAS = 3
 MEMBERS = 5
 NODES = (1, 2, 3)
 STATIC = 2
-"""How many members of each group are static (KIP-345)."""
+"""Static members of each group (KIP-345)."""
 SESSION_MS = 10_000
-"""A coordinator that goes before a rebalance is over takes along that somebody left:
-the next one waits for that member as long as this."""
+"""If a coordinator stops during a rebalance, the fact that a member left is lost: the
+next one waits for that member this long."""
 CONFIG = {"group.initial.rebalance.delay.ms": "0"}
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is to be played.
+    """Settings of a play.
 
     Attributes:
-        moves: how many moves of coordinators and stops of nodes.
-        seed: of which, whereto, and when.
+        moves: number of moves of coordinators and stops of nodes.
+        seed: of all random choices.
         folder: for journals and logs; stays.
     """
 
@@ -55,11 +55,11 @@ class Settings:
 
 @dataclass(slots=True)
 class Report(Totals):
-    """What happened.
+    """Result of a play.
 
     Attributes:
         done: by kind: moves of coordinators and partitions, stops, starts.
-        ways: by which way the cluster was told.
+        ways: number of commands each way.
         generations: by group, the first and the last one.
     """
 
@@ -105,7 +105,7 @@ class Play:
 
     Args:
         settings: of the play.
-        progress: is told a line now and then.
+        progress: called with a line now and then.
     """
 
     def __init__(self, settings: Settings, progress: Callable[[str], None]) -> None:
@@ -119,7 +119,7 @@ class Play:
         self._load: Load | None = None
 
     def play(self) -> Report:
-        """All of it; violations are in the report."""
+        """Runs the whole test; violations are in the report."""
         began = time.monotonic()
         try:
             self._play()
@@ -159,11 +159,11 @@ class Play:
     # -- moves
 
     def _move(self, load: Load) -> None:
-        """One that counts, and perhaps some that do not, before it.
+        """Makes one move that counts, sometimes after others that do not.
 
-        One node is stopped at a time: a client that has no way back to its bootstrap
-        servers (KIP-899), as aiokafka, is lost when all nodes that it knows are gone,
-        and those that were stopped when it last asked it does not know.
+        One node is stopped at a time: a client that cannot go back to its bootstrap
+        servers (KIP-899), such as aiokafka, is lost when all its known nodes are
+        stopped, and it does not know nodes that were stopped at its last Metadata.
         """
         if self._stopped and self._draw.random() < 0.6:
             self._start_one()
@@ -186,7 +186,7 @@ class Play:
         self.report.done["coordinator moved"] += 1
 
     def _unsettle(self, group: Group) -> None:
-        """Has a member leave and come back: the move is to find a rebalance."""
+        """Makes a member leave and rejoin: the next move happens during a rebalance."""
         unsettle(group, self._draw.randrange(STATIC, MEMBERS), self._queries)
         self.report.done["member replaced"] += 1
 
@@ -222,7 +222,7 @@ class Play:
         return found
 
     def _check_commits(self, load: Load, witness: Witness) -> None:
-        """What was acknowledged before the move is committed after it."""
+        """Checks that commits acknowledged before the move are still there."""
         witness.read()
         acked = witness.acked.copy()
         names = [group.name for group in load.groups]

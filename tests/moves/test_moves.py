@@ -10,7 +10,7 @@ from tests.moves.play import Play, Settings
 
 @pytest.mark.long
 def test_groups_settle_and_no_commit_is_lost(tmp_path: Path) -> None:
-    """Three groups of five real members, fifteen moves and stops under them."""
+    """Three groups of five real members survive fifteen moves and stops."""
     report = Play(Settings(15, 848, tmp_path), print).play()
     assert report.violations == []
     assert report.done["coordinator moved"]

@@ -1,4 +1,4 @@
-"""A broker on a thread of its own: Spark's calls block, and it has to go on."""
+"""A broker on a separate thread, so that it serves while Spark's calls block."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
-import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,46 +22,50 @@ from kohort.broker.server import Broker
 from kohort.broker.topics.topic import EVENTS_TOPIC
 from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from kohort.protocol.records import Record, build_batch
+from kohort.testing.thread import BrokerThread
 
 CONFIG = {"group.initial.rebalance.delay.ms": 0, "events.topic.enable": True}
 PATIENCE_S = 60.0
 BUFFER = 1_000_000
-Event = dict[str, Any]
+Event = Mapping[str, Any]
 
 
 @dataclass
 class Serving:
-    """A broker that serves, with a reader of all its events.
+    """A running broker with a reader of all its events.
 
     Attributes:
-        broker: it.
-        loop: its thread's.
-        reader: has seen all from the start.
-        seen: what was taken from the reader.
+        thread: the thread that runs the broker.
+        reader: a reader of all events from the start.
+        seen: the events taken from the reader.
     """
 
-    broker: Broker
-    loop: asyncio.AbstractEventLoop
+    thread: BrokerThread
     reader: Reader
     seen: list[Event] = field(default_factory=list)
 
     @property
+    def broker(self) -> Broker:
+        """The broker."""
+        return self.thread.broker
+
+    @property
     def address(self) -> str:
-        """For clients."""
+        """Its bootstrap servers."""
         nodes = self.broker.cluster.nodes
         return f"{self.broker.host}:{nodes[min(nodes)].port}"
 
     def run(self, work: Callable[[WireClient], Awaitable[Any]]) -> Any:
-        """Does something there, with a connection."""
+        """Runs a function on the broker's thread, with a connection."""
 
         async def connect() -> Any:
             async with connected(self.broker) as client:
                 return await work(client)
 
-        return asyncio.run_coroutine_threadsafe(connect(), self.loop).result(PATIENCE_S)
+        return self.thread.submit(connect()).result(PATIENCE_S)
 
     def group(self, name: str) -> None:
-        """A group comes to be, with one member, who leaves again."""
+        """Makes a member join a new group and leave it."""
 
         async def work(client: WireClient) -> None:
             member_id = await stable(client, name)
@@ -72,7 +75,7 @@ class Serving:
         self.run(work)
 
     def commit(self, count: int, group: str = "other") -> None:
-        """So many events."""
+        """Commits this many times; each commit is one event."""
 
         async def work(client: WireClient) -> None:
             for offset in range(count):
@@ -81,23 +84,15 @@ class Serving:
         self.run(work)
 
     def create(self, topic: str) -> None:
-        """A topic with one partition."""
-
-        async def work(_: WireClient) -> None:
-            self.broker.cluster.create_topic(topic, 1)
-
-        self.run(work)
+        """Creates a topic with one partition."""
+        self.thread.call(self.broker.cluster.create_topic, topic, 1)
 
     def delete(self, topic: str) -> None:
-        """A topic goes."""
-
-        async def work(_: WireClient) -> None:
-            delete_topic(self.broker, topic)
-
-        self.run(work)
+        """Deletes a topic."""
+        self.thread.call(delete_topic, self.broker, topic)
 
     def produce(self, topic: str, *values: object) -> None:
-        """Records: bytes and texts as they are, None, and JSON of all else."""
+        """Produces records: bytes, text and None unchanged, all else as JSON."""
         records = [Record(i, NOW_MS, None, _bytes(v), ()) for i, v in enumerate(values)]
 
         async def work(client: WireClient) -> None:
@@ -108,28 +103,20 @@ class Serving:
         self.run(work)
 
     def lose(self, topic: str, before: int) -> None:
-        """Records below an offset are gone from a topic, as retention takes them."""
-
-        async def work(_: WireClient) -> None:
-            (partition,) = self.broker.cluster.topics.by_name[topic].partitions
-            assert partition.delete_records(before) == (0, before)
-
-        self.run(work)
+        """Deletes the records below an offset, as retention does."""
+        (partition,) = self.broker.cluster.topics.by_name[topic].partitions
+        deleted = self.thread.call(partition.delete_records, before)
+        assert deleted == (0, before)
 
     def events(self) -> list[Event]:
-        """All events until now."""
-
-        async def take(_: WireClient) -> list[Event]:
-            self.seen += self.reader.take()
-            return [*self.seen]
-
-        taken: list[Event] = self.run(take)
-        return taken
+        """All events so far."""
+        self.seen += self.thread.call(self.reader.take)
+        return [*self.seen]
 
     def written(self) -> None:
-        """Waits until the topic of events has all that there is now."""
+        """Waits until all events so far are in the topic."""
         last = self.events()[-1]["sequence"]
-        self.run(lambda _: _written(self.broker, last))
+        self.thread.submit(_written(self.broker, last)).result(PATIENCE_S)
 
 
 async def _written(broker: Broker, sequence: int) -> None:
@@ -151,40 +138,11 @@ def _bytes(value: object) -> bytes | None:
 
 @contextlib.contextmanager
 def serving(data_dir: str | os.PathLike[str] | None = None) -> Iterator[Serving]:
-    """A broker with the topic of events, until the end of the block."""
-    up = threading.Event()
-    down: list[Callable[[], object]] = []
-    made: list[Serving] = []
-    failed: list[BaseException] = []
-
-    async def serve() -> None:
-        broker = Broker(CONFIG, data_dir=data_dir)
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        with broker.events.subscribe(size=BUFFER) as reader:
-            async with broker:
-                made.append(Serving(broker, loop, reader))
-                down.append(lambda: loop.call_soon_threadsafe(stop.set))
-                up.set()
-                await stop.wait()
-
-    def main() -> None:
+    """Runs a broker with the topic of events until the block ends."""
+    thread = BrokerThread(Broker(CONFIG, data_dir=data_dir))
+    with thread.broker.events.subscribe(size=BUFFER) as reader:
+        thread.start()
         try:
-            asyncio.run(serve())
-        except BaseException as error:  # noqa: BLE001 - is raised by the block
-            failed.append(error)
+            yield Serving(thread, reader)
         finally:
-            up.set()
-
-    thread = threading.Thread(target=main)
-    thread.start()
-    up.wait()
-    try:
-        if made:
-            yield made[0]
-    finally:
-        for each in down:
-            each()
-        thread.join()
-    if failed:
-        raise failed[0]
+            thread.stop()

@@ -1,9 +1,10 @@
-"""One Spark for all tests of a process: it takes ten seconds to start."""
+"""One Spark session for all tests of a process: it takes ten seconds to start."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.pipeline.spark_settings import QUICK
 
-from kohort.pipeline import session
+from kohort.pipeline import local_engine, session
+from kohort.pipeline.engines import LOCAL
 from kohort.pipeline.lake import Lake
 
 if TYPE_CHECKING:
@@ -29,13 +31,16 @@ SETTINGS = {
 
 
 EXTRA = frozenset(
-    {"duckdb", "jinja2", "pandas", "plotly", "py4j", "pyarrow", "pyspark"}
+    {
+        *("boto3", "duckdb", "grpc", "jinja2", "moto", "numpy", "pandas", "plotly"),
+        *("py4j", "pyarrow", "pysail", "pyspark", "scipy", "wcmatch"),
+    }
 )
-"""What the extras pipeline and dev bring, and the extra test does not."""
+"""Packages of the extras pipeline and dev that the extra test does not have."""
 
 
 NEEDS_SPARK = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.spark", re.MULTILINE)
-"""What a module says of all its tests, to be left out where an extra is missing."""
+"""The mark of a module that is left out if an extra is missing."""
 
 
 class Module(pytest.Module):
@@ -46,6 +51,8 @@ class Module(pytest.Module):
         try:
             return super().collect()
         except self.CollectError as error:
+            # Half of it would be there for those that import from it.
+            sys.modules.pop(f"tests.pipeline.{self.path.stem}", None)
             name = getattr(error.__cause__, "name", None) or ""
             if name.partition(".")[0] not in EXTRA:
                 raise
@@ -85,8 +92,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Spark with two cores, UTC and the Kafka connector; needs Java."""
+def spark(chosen: SparkSession) -> SparkSession:
+    """The session of a module that does not choose its engine."""
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def chosen() -> Iterator[SparkSession]:
+    """Spark with two cores, UTC and the Kafka connector; needs Java.
+
+    With KOHORT_ENGINE=local it is the local engine: the tests of tables and of the
+    report hold on both.
+    """
+    if os.environ.get("KOHORT_ENGINE") == LOCAL:
+        local = local_engine.start()
+        yield local
+        local_engine.stop(local)
+        return
     with warnings.catch_warnings():
         # Of PySpark's own, as its modules are loaded.
         warnings.simplefilter("ignore")
@@ -100,9 +122,24 @@ def spark() -> Iterator[SparkSession]:
     session.stop(started)
 
 
+@pytest.fixture(scope="module")
+def without_java(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """The local engine, for a module whose tests are of rules and pages.
+
+    Such a module has a fixture ``spark`` that returns it. PySpark's functions belong to
+    this engine until it stops; a Spark of other modules waits.
+    """
+    if os.environ.get("KOHORT_ENGINE") == LOCAL:
+        yield request.getfixturevalue("chosen")
+        return
+    local = local_engine.start()
+    yield local
+    local_engine.stop(local)
+
+
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    """An empty lake."""
+    """The path of an empty lake."""
     return Lake(spark, tmp_path / "lake")
 
 

@@ -1,4 +1,4 @@
-"""Lists of events as frames, and tables as lists of rows."""
+"""Converts lists of events to frames, and tables to lists of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from kohort.broker.events.account import Account, Accounts
 from kohort.broker.events.formats import spark_schema
 from kohort.broker.events.schema import COMMON
+from kohort.pipeline.engine_lookup import engine_of
 from kohort.pipeline.table_functions import EVENTS, Options, TableFunction
+from kohort.pipeline.tables import BY_PATH
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,12 +23,12 @@ Row = dict[str, Any]
 
 
 def frame(spark: SparkSession, folder: Path, events: Iterable[Event]) -> DataFrame:
-    """Events as bronze has them: the wide table, source, and when they arrived.
+    """Events in bronze's form: the wide table, the source, and the arrival time.
 
     Args:
         spark: the session.
-        folder: where a file of them may be written.
-        events: as the broker writes them; what they lack is null.
+        folder: receives a file with the events.
+        events: in the broker's format; missing fields are null.
     """
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
@@ -48,35 +50,43 @@ def made(
     folder: Path,
     only: Sequence[str] | None = None,
 ) -> dict[str, DataFrame]:
-    """The tables, each read back from its files before the next one is made.
+    """Computes tables; each is read back from its files before the next one.
 
     Args:
-        functions: by path, each after those that it reads.
-        events: as `frame` makes them.
-        folder: where the tables are written.
-        only: the paths of those that are wanted, and of what they read; None: all.
+        functions: table functions by path, each after the tables that it reads.
+        events: from `frame`.
+        folder: receives the tables.
+        only: paths of the tables to compute, with their inputs; None: all.
     """
+    engine = engine_of(events.sparkSession)
     frames = {EVENTS: events}
     for path, function in functions.items():
         if only is None or path in only:
-            table = str(folder / path)
-            function(frames, Options()).write.parquet(table)
-            frames[path] = events.sparkSession.read.parquet(table)
+            uri, schema = str(folder / path), BY_PATH[path].schema()
+            engine.write(function(frames, Options()), schema, uri)
+            frames[path] = engine.read(schema, [uri])
     return frames
 
 
 def rows(table: DataFrame) -> list[Row]:
-    """Everything that is in a table."""
+    """All rows of a table."""
     return [row.asDict(recursive=True) for row in table.collect()]
 
 
 def counted(table: Iterable[Row]) -> Counter[str]:
-    """Rows, whatever the order."""
-    return Counter(repr(sorted(row.items())) for row in table)
+    """Counts equal rows, so that tables compare in any order, and so do their maps."""
+    return Counter(repr(_in_order(row)) for row in table)
+
+
+def _in_order(value: Any) -> Any:
+    """The value; maps, and those in lists, are sorted lists."""
+    if isinstance(value, Mapping):
+        return sorted((key, _in_order(each)) for key, each in value.items())
+    return [*map(_in_order, value)] if isinstance(value, list) else value
 
 
 def as_run(events: Iterable[Event], run: str, group: str | None = None) -> list[Row]:
-    """The same events of another run, and perhaps of another group."""
+    """Copies events to another run and, if given, another group."""
     named = {"run": run} if group is None else {"run": run, "group": group}
     return [
         {**event, **(named if event.get("group") is not None else {"run": run})}
@@ -85,9 +95,9 @@ def as_run(events: Iterable[Event], run: str, group: str | None = None) -> list[
 
 
 def with_accounts(events: Iterable[Event]) -> list[Event]:
-    """The events of a run in order, and the accounts of its rebalances among them.
+    """The events of a run in order, with the accounts of its rebalances among them.
 
-    An account has a number behind all others of its node.
+    Accounts get sequence numbers after all others of their node.
     """
     accounts, found = Accounts(), list[Event]()
     ordered = in_order(events)
@@ -114,5 +124,5 @@ def _account_event(account: Account, latest: Event, sequence: int) -> Event:
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """As `kohort.pipeline.tables` says it."""
+    """Sorts events by the order that `kohort.pipeline.tables` defines."""
     return sorted(events, key=lambda e: (e["time_ns"], e["node"], e["sequence"]))

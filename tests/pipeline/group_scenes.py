@@ -1,4 +1,4 @@
-"""The verbs of scenes of groups that need a setting, or nearly do."""
+"""Builds groups that need a setting, or just fail to."""
 
 from __future__ import annotations
 
@@ -13,41 +13,45 @@ POLL = "consumer poll timeout has expired."
 
 Scene = Callable[["Group"], None]
 Told = dict[str, dict[str, Any]]
-"""What a scene is told, by rule: some columns of each row."""
+"""Expected suggestions of a scene: some columns of each row, by rule."""
 Named = dict[str, tuple[Scene, Told]]
-"""Scenes by their names."""
+"""Scenes by name."""
 
 
 class Group:
-    """A group of the run ``r``, and the verbs of scenes."""
+    """A group of the run ``r``, with a method for each thing that can happen to it."""
 
     def __init__(self, s: Scenes, name: str) -> None:
-        """With no rebalances yet."""
+        """Starts without rebalances."""
         self.s = s
         self.name = name
         self.number = 0
 
     @property
     def at(self) -> tuple[str, str]:
-        """Where rows of it are."""
+        """The run and the group of the scene's rows."""
         return ("r", self.name)
 
     def rebalance(
         self, at: float, still: float = 0, took: float = 1, **more: Any
     ) -> int:
-        """A rebalance in which members pause."""
+        """Adds a rebalance in which a member with one partition pauses."""
         self.number += 1
+        more = {"unread_s": still} | more
         self.s.rebalance(*self.at, self.number, at, took, **more)
         if still:
-            self.s.pause(*self.at, "somebody", at, at + still, self.number)
+            until = at + still
+            self.s.pause(*self.at, "somebody", at, until, self.number)
+            row: dict[str, Any] = {"cause": "paused", "number": self.number}
+            self.s.unread(*self.at, "somebody", at, until, **row)
         return self.number
 
     def goes(self, who: str, at: float, cause: str = "member_left") -> None:
-        """A rebalance of 2 s of pause, as a member went."""
+        """A member leaves; the rebalance pauses one member for 2 s."""
         self.rebalance(at, 2, cause=cause, culprits=[who])
 
     def comes(self, who: str, at: float, **more: Any) -> None:
-        """A new member, and a rebalance of 2 s of pause for it."""
+        """A new member joins; the rebalance pauses one member for 2 s."""
         self.s.member(*self.at, who, at, **more)
         self.rebalance(at, 2, cause="member_joined", culprits=[who])
 
@@ -61,7 +65,7 @@ class Group:
         is_restart: bool = True,
         **more: Any,
     ) -> None:
-        """The process of a member that was last heard of at a time is a new member."""
+        """The process of a silent member joins as a new member."""
         new, old = f"new{n}", f"old{n}"
         self.comes(new, at, **{"client_id": f"c{n}"} | more)
         self.s.add(
@@ -81,11 +85,11 @@ class Group:
         )
 
     def was_there(self, who: str, until: float | None, **more: Any) -> None:
-        """A member from before the recording."""
+        """Adds a member that joined before the recording."""
         self.s.member(*self.at, who, 0, until, is_start_known=False, **more)
 
     def restart(self, n: int, *, is_restart: bool = True, **more: Any) -> None:
-        """A member leaves, and its process is back after 20 s; a rebalance each."""
+        """A member leaves and returns after 20 s; each causes a rebalance."""
         at = 1000.0 + 500 * n
         same = {"client_id": f"c{n}"} | more
         self.was_there(f"old{n}", at, **same)
@@ -100,18 +104,20 @@ class Group:
         unread: float | None = None,
         **more: Any,
     ) -> None:
-        """A member is taken out, and its two partitions are unread for some time."""
+        """A member expires; its two partitions were unread for some time."""
         same = {"client_id": f"c{n}", "session_timeout_ms": int(silent * 1000)} | more
         self.was_there(f"old{n}", at, how="expired", silent_s=silent, **same)
         self.goes(f"old{n}", at, "session_expired")
         if unread:
             began = at - silent
-            self.s.unread(*self.at, f"old{n}", began, began + unread, partitions=2)
+            row: dict[str, Any] = {"partitions": 2, "number": self.number}
+            self.s.unread(*self.at, f"old{n}", began, began + unread, **row)
+            self.was_there(f"reader{n}", None)
 
     def moves(
         self, still: float, owned: int, moved: int, least: int, **more: Any
     ) -> None:
-        """A rebalance that moves partitions."""
+        """Adds a rebalance that moves partitions."""
         number = self.rebalance(1000 * (self.number + 1), still, **more)
         self.s.add(
             "silver/moves",
@@ -127,12 +133,12 @@ class Group:
         )
 
     def refused(self, cause: str, at: float, **more: Any) -> None:
-        """A join that was refused."""
+        """Adds a refused join."""
         values = {"cause": cause, "time_s": at} | more
         self.s.add("silver/refusals", run="r", group=self.name, **values)
 
     def twice(self, sequence: int, why: str = "refused") -> None:
-        """Records processed twice."""
+        """Adds records that were processed twice."""
         self.s.add(
             "silver/reprocessed",
             run="r",
@@ -146,7 +152,7 @@ class Group:
 
 
 def into(scenes: Named, **told: dict[str, Any]) -> Callable[[Scene], Scene]:
-    """Adds a scene, and all that it is told; rules with underscores."""
+    """Adds a scene with its expected suggestions; rule names take underscores."""
 
     def known(play: Scene) -> Scene:
         by_rule = {rule.replace("_", "-"): row for rule, row in told.items()}
@@ -162,8 +168,8 @@ def into(scenes: Named, **told: dict[str, Any]) -> Callable[[Scene], Scene]:
 def played(s: Scenes) -> None:
     """Two seeds with delays of 0, 1000 and 3000 ms: 5, 3 and 1 rebalances.
 
-    And one seed that is 5 rebalances with and without the delay. In both it would have
-    been told otherwise by what was seen.
+    The scenario ``useless`` has 5 rebalances with and without the delay. Without the
+    pairs, the events would have suggested a different value in both cases.
     """
     for scenario, seed, delay, rebalances in (
         ("start", "1", 0, 5),
@@ -183,4 +189,4 @@ def played(s: Scenes) -> None:
             state = "Empty" if number == 1 else "Stable"
             who = [f"m{number}"]
             s.rebalance(run, "g", number, at, previous_state=state, culprits=who)
-            s.pause(run, "g", "m1", at, at + 1, number)
+            s.unread(run, "g", "m1", at, at + 1, cause="paused", number=number)

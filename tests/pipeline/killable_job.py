@@ -1,4 +1,4 @@
-"""What is killed: a job of its own, in a process group of its own.
+"""The job to kill: a separate process in its own process group.
 
 python -m tests.pipeline.killable_job stream LAKE BOOTSTRAP
 python -m tests.pipeline.killable_job ingest LAKE FILE...
@@ -35,7 +35,7 @@ def main(what: str, where: str, *rest: str) -> None:
     elif what == "ingest":
         bronze.ingest(lake, rest)
     else:
-        build.build(lake, recipe=RECIPE)
+        build.build(lake, recipe=RECIPE, is_whole=True)
 
 
 if __name__ == "__main__":

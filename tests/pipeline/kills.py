@@ -1,10 +1,10 @@
-"""Kills the whole stream job, again and again, while events keep coming.
+"""Kills the whole stream job repeatedly while events keep coming.
 
     python -m tests.pipeline.kills --kills 10
 
 Each job is a process group: Python and its Java. It is killed at one of `MOMENTS`,
-which are told by the files that appear, and started again. At the end a last one reads
-the rest; exits 1 unless each event of the broker is in bronze exactly once.
+which new files indicate, and started again. At the end a last job reads the rest; exits
+1 unless each event of the broker is in bronze exactly once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What there is of a stream in a lake: the names of files, of each kind."""
+    """The files of a stream in a lake: names by kind."""
 
     planned: frozenset[str]
     committed: frozenset[str]
@@ -51,7 +51,7 @@ class Seen:
 
 
 def look(lake: Path) -> Seen:
-    """What there is now."""
+    """The current files."""
     checkpoint, sink = lake / "checkpoints/live", lake / "bronze/stream/live"
     return Seen(
         _numbers(checkpoint / "offsets"),
@@ -83,7 +83,7 @@ def _numbers(folder: Path) -> frozenset[str]:
 
 
 Reached = Callable[[Seen, Seen], bool]
-"""Whether the moment is here, of what there was at the job's start and is now."""
+"""Decides from the files at the job's start and now if the moment has come."""
 
 MOMENTS: dict[str, Reached] = {
     "before it has planned anything": lambda _, now: bool(now.states or now.planned),
@@ -112,7 +112,7 @@ MOMENTS: dict[str, Reached] = {
 
 
 def start(*arguments: str) -> subprocess.Popen[bytes]:
-    """A job in a process group of its own, which gets ready, and waits for `go`."""
+    """Starts a job in its own process group, which gets ready and waits for `go`."""
     command = [sys.executable, "-m", "tests.pipeline.killable_job", *arguments]
     return subprocess.Popen(
         command, cwd=ROOT, start_new_session=True, stdin=subprocess.PIPE
@@ -120,7 +120,7 @@ def start(*arguments: str) -> subprocess.Popen[bytes]:
 
 
 def go(process: subprocess.Popen[bytes]) -> None:
-    """Lets a job begin as soon as it is ready."""
+    """Waits until a job is ready, and starts it."""
     assert process.stdin is not None
     process.stdin.write(b"go\n")
     process.stdin.flush()
@@ -132,6 +132,12 @@ def kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     with process:
         process.wait()
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for each in threads for child in each.read_text().split()]
 
 
 def until(process: subprocess.Popen[bytes], is_here: Callable[[], bool]) -> None:
@@ -147,7 +153,7 @@ def until(process: subprocess.Popen[bytes], is_here: Callable[[], bool]) -> None
 
 @contextmanager
 def coming(served: Serving) -> Iterator[None]:
-    """Events keep coming meanwhile."""
+    """Causes events until the end of the block."""
     stop = threading.Event()
 
     def commit() -> None:
@@ -174,7 +180,7 @@ def killed(lake: Path, process: subprocess.Popen[bytes], moment: str) -> float:
 
 
 def wrong(lake: Lake, served: Serving) -> list[str]:
-    """What is not as it was told, one sentence each."""
+    """The differences from the broker's events, one sentence each."""
     once(lake, served)
     expected = without_nulls(served.events())
     found = told(bronze.events(lake))
@@ -195,7 +201,7 @@ def wrong(lake: Lake, served: Serving) -> list[str]:
 
 
 def run(kills: int, folder: Path) -> list[str]:
-    """So many kills; what is wrong at the end."""
+    """Kills the job this many times; returns the differences at the end."""
     where = folder / "lake"
     with serving() as served, ExitStack() as started:
 
@@ -228,7 +234,7 @@ def run(kills: int, folder: Path) -> list[str]:
 
 
 def main() -> int:
-    """Runs it, and prints what was wrong."""
+    """Runs it and prints the differences."""
     parser = argparse.ArgumentParser(prog="python -m tests.pipeline.kills")
     parser.add_argument("--kills", type=int, default=len(MOMENTS))
     asked = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Three groups of real clients at a broker that goes on while Spark is at work."""
+"""Three groups of real clients, with a broker that serves while Spark works."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from kohort.broker.events.views.jsonl import EventsFile
 from kohort.broker.server import Broker
 
 PATIENCE_S = 600.0
-"""Until somebody who is waited for has said something; none takes as long."""
+"""Timeout of waits for a client; none takes this long."""
 MAX_SIZE = 3
 SESSION_MS = 6_000
-"""Of who crashes: until then it is to last, with Spark at work beside it, too."""
+"""Session timeout of members that crash: long enough with Spark at work beside them."""
 AIOKAFKA_COMMITS = 5
 LIBRDKAFKA_COMMITS = 7
 AFTERWARDS = (5, 2)
-"""Offsets that are committed after a rebalance: three records less in the end."""
+"""Offsets committed after a rebalance; the second rewinds three records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a script makes happen to its group.
+    """The events that a script causes in its group.
 
     Attributes:
-        causes: how many rebalances for each cause.
-        culprits: how many for each cause and culprit's name.
-        crashes: members that are gone without a word.
-        refused: names that found the group full.
-        refusals: how often they were told.
-        commits: accepted commits; None: the clients commit by themselves.
-        rewound: records that were committed, and then were not.
+        causes: rebalances per cause.
+        culprits: rebalances per cause and culprit's name.
+        crashes: members that vanish without LeaveGroup.
+        refused: names of clients that a full group refused.
+        refusals: the number of these refusals.
+        commits: number of accepted commits; None: the clients use auto-commit.
+        rewound: records by which commits went back.
     """
 
     culprits: Mapping[tuple[str, str], int]
@@ -62,7 +62,7 @@ class Known:
 
     @property
     def causes(self) -> Mapping[str, int]:
-        """How many rebalances for each cause."""
+        """The number of rebalances per cause."""
         found: Counter[str] = Counter()
         for (cause, _), count in self.culprits.items():
             found[cause] += count
@@ -70,7 +70,7 @@ class Known:
 
 
 async def crash(scene: Scene, halfway: Callable[[], Awaitable[None]]) -> None:
-    """Ben is gone without a word, while ana goes on."""
+    """Ben crashes without a LeaveGroup; ana continues."""
     await scene.comes("ana", AiokafkaClient, topics=(scene.group,))
     await halfway()
     brief = {"topics": (scene.group,), "session_ms": SESSION_MS}
@@ -94,8 +94,8 @@ CRASH = Known(
 
 
 async def rolling(scene: Scene, halfway: Callable[[], Awaitable[None]]) -> None:
-    """Three members are restarted one after another, and shut down in the end."""
-    # Not kafka-python: as a leader it rebalances now and then without a cause.
+    """Three members restart one after another, then leave."""
+    # Not kafka-python: as the leader, it sometimes rebalances without a cause.
     crew = {"ana": AiokafkaClient, "ben": LibrdkafkaClient, "cleo": KohortClient}
     for name, library in crew.items():
         await scene.comes(name, library, topics=(scene.group,))
@@ -119,7 +119,7 @@ ROLLING = Known(
 
 
 async def full(scene: Scene, halfway: Callable[[], Awaitable[None]]) -> None:
-    """Two of three members commit, one less than before; a fourth has no room."""
+    """Two of three members commit, one goes back; a fourth finds the group full."""
     where = {"topics": (scene.group,)}
     ana = await scene.comes("ana", AiokafkaClient, **where)
     ben = await scene.comes("ben", LibrdkafkaClient, **where)
@@ -143,19 +143,19 @@ async def full(scene: Scene, halfway: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _commit(client: Client, topic: str, offset: int = 1) -> None:
-    """Commits one offset of the first partition that it has."""
+    """Commits an offset of the client's first assigned partition."""
     assert isinstance(client, OnAThread)
     consumer = client.consumer
 
     def act() -> None:
-        # All on its thread: librdkafka keeps Python's lock while it looks. A poll has
+        # All on its thread: librdkafka holds the GIL in `assignment`. A poll has
         # to give it the assignment; heartbeats, at which the scene looks, need none.
         while not (assigned := consumer.assignment()):
             consumer.poll(POLL_S)
         offsets = [LibrdkafkaPartition(topic, assigned[0].partition, offset)]
         consumer.commit(offsets=offsets, asynchronous=False)
 
-    await client._do(act)  # noqa: SLF001 - it has no other way to do that
+    await client._do(act)  # noqa: SLF001 - no public method does this
 
 
 FULL = Known(
@@ -176,16 +176,16 @@ KNOWN = {"crash": CRASH, "rolling": ROLLING, "full": FULL}
 
 @dataclass(slots=True)
 class Play:
-    """What goes on, as another thread sees it.
+    """Progress of the play, shared with the test's thread.
 
     Attributes:
-        file: all events, as ``--events`` writes them; whole once it is `calm`.
-        address: of the broker.
-        ready: a group is halfway: the topic has its rebalances.
-        go_on: to be set by whoever watches; until then all wait halfway.
-        calm: all clients are gone, and all events are where they belong.
-        over: to be set by whoever watches: the broker may stop.
-        failed: why it ended before.
+        file: all events, as ``--events`` writes them; complete once `calm` is set.
+        address: the broker's address.
+        ready: a group is halfway: its rebalances are in the topic.
+        go_on: set by the test; until then all groups wait halfway.
+        calm: all clients have left, and all events are in the topic and the file.
+        over: set by the test: the broker may stop.
+        failed: the error that ended the play early.
     """
 
     file: Path
@@ -197,16 +197,16 @@ class Play:
     failed: list[BaseException] = field(default_factory=list)
 
     def wait(self, event: threading.Event) -> None:
-        """Waits for it, or raises what has gone wrong."""
+        """Waits for an event, or raises the play's error."""
         assert event.wait(PATIENCE_S)
         if self.failed:
             raise self.failed[0]
 
     def run(self) -> None:
-        """Plays all scripts; on a thread."""
+        """Plays all scripts; runs on a thread."""
         try:
             asyncio.run(self._play())
-        except BaseException as error:  # noqa: BLE001 - who waits gets it
+        except BaseException as error:  # noqa: BLE001 - the waiting test gets it
             self.failed.append(error)
         finally:
             self.ready.set()
@@ -253,7 +253,7 @@ def _last(reader: Reader) -> int:
 
 @contextlib.asynccontextmanager
 async def _scene(broker: Broker, name: str, folder: Path) -> AsyncIterator[Scene]:
-    """A group of its own, and a topic of the same name."""
+    """Creates a group with a topic of the same name."""
 
     def make(*_: Any) -> Broker:
         return broker
@@ -271,7 +271,7 @@ async def _scene(broker: Broker, name: str, folder: Path) -> AsyncIterator[Scene
 
 @contextlib.contextmanager
 def playing(file: Path) -> Iterator[Play]:
-    """The play, on a thread of its own; it has ended with the block."""
+    """Runs the play on a thread that ends with the block."""
     play = Play(file)
     thread = threading.Thread(target=play.run)
     thread.start()

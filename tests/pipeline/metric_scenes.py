@@ -1,4 +1,4 @@
-"""Scenes for the metrics: rows of silver, each in a run or a group of its own."""
+"""Scenes for the metrics: rows of silver, each in its own run or group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ODD = ("", "ein 'Wort' \"und\" %s {x}|\n\\", "группа", "a" * 249)
 
 
 def intervals(s: Scenes) -> None:
-    """Memberships and pauses at and over the hours."""
+    """Memberships and pauses that touch or cross the boundary of an hour."""
     s.run("midnight", MIDNIGHT + 2000)
     s.member("midnight", "g", "m", MIDNIGHT - 600, MIDNIGHT + 900)
     s.pause("midnight", "g", "m", MIDNIGHT - 10, MIDNIGHT + 30, 1)
@@ -49,7 +49,7 @@ def nothing(s: Scenes) -> None:
 
 
 def percentiles(s: Scenes) -> None:
-    """Durations 1 and 2 s in hour 0; 3, 4 and 10 s in hour 1; others do not count."""
+    """Completed rebalances: 1 and 2 s in hour 0; 3, 4 and 10 s in hour 1."""
     s.run("percentiles", 7200)
     for number, (at, took) in enumerate(
         ((0, 1), (3599, 2), (3600, 3), (3700, 4), (3800, 10)), 1
@@ -80,7 +80,7 @@ def percentiles(s: Scenes) -> None:
 
 
 def commits(s: Scenes) -> None:
-    """Accepted and refused commits on both sides of an hour, one of them empty."""
+    """Accepted and refused commits in two hours; one commit has no offsets."""
     s.run("commits", 7200)
     tell = ("commits", "g")
     s.event(*tell, 3599.9, "offsets_committed", offsets=3)
@@ -124,14 +124,34 @@ def partitions(s: Scenes) -> None:
         )
     for group, at, seconds in (("g", 10, 5), ("g", 20, 45.5), ("h", 7, 1)):
         s.unread("partitions", group, f"m{at}", at, at + seconds)
-    # A crash that two accounts have, and what is no crash.
+    # One crash is in two accounts; the other departures are not crashes.
     s.unread("partitions", "h", "m7", 8, 9)
     s.unread("partitions", "g", "m", 3590, 3602, cause="paused", partitions=3)
     s.unread("partitions", "g", "m", 3700, 4700, cause="group_empty")
 
 
+def work(s: Scenes) -> None:
+    """Partitions with an owner, with downtime, and with both."""
+    s.run("work", 3720)
+    for partition, until in ((0, 3700), (1, 100)):
+        s.add(
+            "silver/ownership",
+            run="work",
+            group="g",
+            topic="t",
+            partition=partition,
+            member_id="m",
+            from_s=0,
+            until_s=until,
+        )
+    s.unread("work", "g", "m", 10, 20, cause="paused", partitions=2)
+    s.unread("work", "g", "m", 95, 105, cause="revoked", partition_numbers=[1])
+    s.unread("work", "g", "m", 105, 200, cause="group_empty", partition_numbers=[1])
+    s.unread("work", "g", "m", 3700, 3720, partition_numbers=[2])
+
+
 def refusals(s: Scenes) -> None:
-    """One name in two hours and two groups, a member kicked, a name that is missing."""
+    """Refusals of one name in two hours and two groups, and of a missing name."""
     s.run("refusals", 7200)
     for group, at, name, cause in (
         ("g", 10, "x", "full"),
@@ -152,13 +172,13 @@ def refusals(s: Scenes) -> None:
 
 
 STORMS: dict[str, tuple[float, ...]] = {
-    # 60 s from the first to the fifth are within 60 s, and 1 ns more are not.
+    # Five rebalances in exactly 60 s are a storm; 1 ns more is too long.
     "exactly": (0, 15, 30, 45, 60),
     "just missed": (0, 15, 30, 45, 60.000000001),
     "four": (0, 1, 2, 3),
-    # 1-5 and 5-9 are stretches; 2-6, 3-7 and 4-8 take 90, 90 and 85 s.
+    # 1-5 and 5-9 fit in 60 s; 2-6, 3-7 and 4-8 take 90, 90 and 85 s.
     "share one": (0, 10, 20, 30, 60, 100, 110, 115, 120),
-    # 1-5 and 6-10 are stretches, and none has both 5 and 6.
+    # 1-5 and 6-10 fit in 60 s; no window contains both 5 and 6.
     "touch": (0, 1, 2, 3, 4, 100, 101, 102, 103, 104),
     "apart": (0, 1, 2, 3, 4, 1000, 2000, 2001, 2002, 2003, 2004),
     "long": (0, 10, 20, 30, 40, 50, 60, 70),
@@ -178,7 +198,7 @@ NAMES = ("b", None, "a", "b", "c", "a", None, "d", "b", "a", "e")
 
 
 def storms(s: Scenes) -> None:
-    """Rebalances at such times."""
+    """Rebalances in and out of storms."""
     s.run("storms", 7200)
     for group, times in STORMS.items():
         for number, at in enumerate(times, 1):
@@ -193,7 +213,7 @@ def storms(s: Scenes) -> None:
 
 
 def people(s: Scenes) -> None:
-    """Culprits, pauses, and who was waited for."""
+    """Culprits, pauses, and members that delayed a join phase."""
     s.run("people", 3700)
     s.member("people", "g", "m1", 0, name="slow one")
     s.member("people", "g", "m2", 0, name="slow one")
@@ -212,7 +232,7 @@ def people(s: Scenes) -> None:
 
 
 def by_chance(s: Scenes) -> None:
-    """Three groups of two runs, at any time of six hours."""
+    """Random rebalances of three groups in two runs, over six hours."""
     chance = random.Random(8)
     for run in ("chance 1", "chance 2"):
         s.run(run, 6 * 3600)
@@ -240,7 +260,7 @@ def by_chance(s: Scenes) -> None:
 
 
 def scenes() -> Scenes:
-    """Rows of all of them."""
+    """Rows of all these scenes."""
     found = Scenes()
     for part in (
         intervals,
@@ -248,6 +268,7 @@ def scenes() -> Scenes:
         percentiles,
         commits,
         partitions,
+        work,
         refusals,
         storms,
         people,

@@ -1,7 +1,7 @@
-"""Random histories of a group: what the real coordinator tells of them.
+"""Random histories of a group: the events of the real coordinator.
 
-Clients, an admin, the network and the coordinator's own process do anything, as in
-tests/coordinator/test_machine.py; a seed says what.
+Clients, an admin, the network and the coordinator's process do anything, as in
+tests/coordinator/test_machine.py; a seed decides.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Play(Clients):
         return member
 
     def step(self) -> None:
-        """Somebody does something."""
+        """One random action."""
         what = self.dice.choice(
             [
                 *("enter", "rebalance", "rebalance", "rebalance", "sync", "all_sync"),
@@ -73,7 +73,7 @@ class _Play(Clients):
             self.configure(max_size=dice.choice([2, 4, 6]), delay_ms=0)
 
     def _work(self, dice: random.Random, what: str, client: str) -> None:
-        """What clients do."""
+        """Actions of clients."""
         member = self.members[client]
         if what == "rebalance":
             self._rebalance(dice)
@@ -92,7 +92,7 @@ class _Play(Clients):
             self.all_sync(dice.choice(["all", "followers"]), dice.choice([6, 6, 2]))
 
     def _rebalance(self, dice: random.Random) -> None:
-        """Newcomers enter, and who is in does what clients do, in some time."""
+        """New members join and present ones act, in some time."""
         for name in dice.sample(sorted(INSTANCES), dice.randrange(3)):
             self.members[name].enter()
         for member in self._current():
@@ -122,9 +122,9 @@ class _Play(Clients):
 
 
 def history(seed: int) -> list[Event]:
-    """What one coordinator, or several in turn, told of the group g.
+    """The events of group g, from one coordinator or from several in turn.
 
-    Each time that it moves another node has it. Most commits say where the log ended.
+    Each move is to another node. Most commits have the end of the log.
     """
     play = _Play(seed)
     play.begin(

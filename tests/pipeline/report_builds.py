@@ -1,4 +1,4 @@
-"""Three builds to make reports of: a bad afternoon, a large one, and none at all."""
+"""Three builds for reports: a bad afternoon, a large build and an empty one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ABOUT: dict[str, Any] = {
     "made": "2026-11-21T18:30:00Z",
     "kohort": "0.1.0",
     "code": "0.1.0+0123456789ab",
-    "spark": "4.0.0",
+    "engine": "Spark 4.0.0",
     "options": {"storm_rebalances": 5, "storm_seconds": 60.0},
     "inputs": {
         "ledger": {"one": {"files": [{"path": f"/somewhere/{SCRIPT}.jsonl"}]}},
@@ -44,7 +44,7 @@ def _run(run: str, **more: Any) -> dict[str, Any]:
 
 
 def bad(spark: SparkSession) -> Made:
-    """A run in which everything went wrong for groups with every kind of name."""
+    """A run in which everything goes wrong, with groups of every kind of name."""
     made = Made(spark)
     run = {"run": "r1"}
     groups = [{**run, "group": name} for name in NAMES]
@@ -52,6 +52,7 @@ def bad(spark: SparkSession) -> Made:
     _causes(made, groups)
     _advice(made, groups)
     _silver(made, groups)
+    _transactions(made)
     return made
 
 
@@ -68,9 +69,9 @@ def _metrics(made: Made, groups: list[dict[str, Any]]) -> None:
             completed=29,
             interrupted=7,
             paused_s=123.5,
-            unread_s=50.0,
-            member_s=24700.0,
-            capacity_lost=0.005,
+            downtime_s=50.0,
+            partition_s=10000.0,
+            downtime_share=0.005,
         ),
     )
     made.rows(
@@ -82,11 +83,11 @@ def _metrics(made: Made, groups: list[dict[str, Any]]) -> None:
                 "completed": 5 - place if place < 5 else 0,
                 "interrupted": 1 if place < 6 else 0,
                 "paused_s": [60.5, 40.0, 20.0, 3.0, 0.0, 0.0, 0.0][place],
-                "member_s": 3600.0,
-                "capacity_lost": [0.0168, 0.011, 0.0055, 0.0008, 0, 0, 0][place],
+                "partition_s": 2500.0,
+                "downtime_share": 0.02 if place == 1 else 0.0,
                 "storms": 1 if place == 0 else 0,
                 "expired": 4 if place == 1 else 0,
-                "unread_s": 50.0 if place == 1 else 0.0,
+                "downtime_s": 50.0 if place == 1 else 0.0,
                 "expired_unread_s": 88.25 if place == 1 else 0.0,
                 "expired_unread_max_s": 12.5 if place == 1 else None,
                 "refused_full": 17 if place == 2 else 0,
@@ -173,8 +174,21 @@ def _advice(made: Made, groups: list[dict[str, Any]]) -> None:
             "evidence": f"7 of 9 departures of {IMAGE} were restarts.",
             "cases": 7,
             "rebalances_saved": 11,
-            "paused_saved_s": 55.5,
+            "downtime_saved_s": 55.5,
+            "together_s": 61.5,
             "confidence": 0.7,
+        },
+        {
+            **groups[0],
+            "rule": "delay",
+            "setting": "group.initial.rebalance.delay.ms",
+            "where": "broker",
+            "suggested": "6000",
+            "evidence": "2 of 3 members came too late.",
+            "cases": 2,
+            "downtime_saved_s": 14.5,
+            "together_s": 61.5,
+            "confidence": 0.5,
         },
         {
             **groups[2],
@@ -195,7 +209,7 @@ def _advice(made: Made, groups: list[dict[str, Any]]) -> None:
             "group": SCRIPT,
             "delay_ms": 3000,
             "rebalances_saved": 9,
-            "paused_saved_s": 12.5,
+            "downtime_saved_s": 12.5,
             "later_s": 2.5,
         },
     )
@@ -212,6 +226,29 @@ def _advice(made: Made, groups: list[dict[str, Any]]) -> None:
             "says": f"gaps {IMAGE}",
         },
         {**quality, "check": "double_events", "outcome": "failed", "found": 2},
+    )
+
+
+def _transactions(made: Made) -> None:
+    """Two aborts of three transactions, and a cause that this version does not know."""
+    numbers = {"transactions": 3, "transactional_ids": 1, "committed": 1, "aborted": 2}
+    times = {"open_p50_s": 2.0, "open_p99_s": 61.5, "open_max_s": 62.5}
+    whole = {"run": "r1", "hour": None, **numbers, "undecided": 0, **times}
+    made.rows("gold/transactions", {**whole, "held_back": 1234})
+    made.rows(
+        "silver/transactions",
+        *(
+            {
+                "run": "r1",
+                "transactional_id": IMAGE,
+                "number": number,
+                "result": "aborted",
+                "cause": cause,
+                "open_ns": 62_500_000_000,
+                "held_back": 617,
+            }
+            for number, cause in enumerate(("timeout", SCRIPT), 1)
+        ),
     )
 
 
@@ -308,6 +345,22 @@ def _silver(made: Made, groups: list[dict[str, Any]]) -> None:
         ),
     )
     made.rows(
+        "silver/commits",
+        *(
+            {
+                **groups[1],
+                "time_ns": BASE_NS + number * second,
+                "node": 0,
+                "sequence": number,
+                "topic": "t",
+                "partition": number % 2,
+                "offset": 100 * number,
+                "end_offset": 100 * number + 10 * (number % 7),
+            }
+            for number in range(20)
+        ),
+    )
+    made.rows(
         "silver/reprocessed",
         {
             **groups[1],
@@ -334,7 +387,7 @@ def _silver(made: Made, groups: list[dict[str, Any]]) -> None:
 
 
 def large(spark: SparkSession) -> Made:
-    """200 runs of two scenarios, 300 groups in each of them."""
+    """200 runs of two scenarios with 300 groups each."""
     made = Made(spark)
     of_run = "concat('run-', lpad(cast(id % 200 AS string), 3, '0'))"
     of_group = "concat('group-', lpad(cast(id % 300 AS string), 3, '0'))"
@@ -354,8 +407,9 @@ def large(spark: SparkSession) -> Made:
         rebalances="1000 + id",
         completed="900",
         paused_s="id * 10.0",
-        member_s="100000.0",
-        capacity_lost="id * 10.0 / 100000.0",
+        downtime_s="id * 10.0",
+        partition_s="100000.0",
+        downtime_share="id * 10 / 100000e0",
     )
     made.many(
         "gold/groups",
@@ -365,9 +419,21 @@ def large(spark: SparkSession) -> Made:
         rebalances="5",
         completed="5",
         paused_s="(id % 300) / 10.0",
-        member_s="300.0",
-        capacity_lost="(id % 300) / 3000.0",
+        downtime_s="(id % 300) / 10.0",
+        partition_s="300.0",
+        downtime_share="(id % 300) / 3000e0",
         expired="if(id % 300 < 3, 1, 0)",
+    )
+    made.many(
+        "silver/memberships",
+        30_000,
+        run="'run-000'",
+        group=of_group,
+        member_id="concat('m-', cast(id AS string))",
+        name="concat('pod-', cast(id % 45 AS string))",
+        from_ns=f"{BASE_NS} + id * 1000000",
+        until_ns=f"{BASE_NS} + id * 1000000 + 5000000000",
+        how="if(id % 3 = 0, 'expired', 'left')",
     )
     made.many(
         "gold/hours",
@@ -423,5 +489,5 @@ def large(spark: SparkSession) -> Made:
 
 @functools.cache
 def answers(made: Callable[[SparkSession], Made], spark: SparkSession) -> Answers:
-    """What all queries of the report give of one of these; asked once."""
+    """Results of all report queries on one of these builds, cached."""
     return made(spark).answers()

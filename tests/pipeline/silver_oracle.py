@@ -1,7 +1,7 @@
-"""The words of `kohort.pipeline.tables.silver`, read once more: loops over events.
+"""The definitions of `kohort.pipeline.tables.silver`, as loops over events.
 
-Slow and short on purpose; each function takes the events of one group in one run, in
-order, and has what it says of other tables from those functions.
+Slow and short on purpose. Each function takes the ordered events of one group in one
+run, and calls the functions of the tables that it needs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LISTS = {"rebalance_started", "join_completed", "group_loaded"}
 
 
 def place(event: Event) -> tuple[int, int, int]:
-    """Where an event is in order."""
+    """Sort key of an event."""
     return event["time_ns"], event["node"], event["sequence"]
 
 
 def ends(event: Event) -> str | None:
-    """Whose time as a member an event ends."""
+    """Id of the member whose membership the event ends, or None."""
     if event["kind"] in GONE and not event.get("was_pending"):
         return str(event["member_id"])
     if event["kind"] == "member_replaced":
@@ -35,11 +35,11 @@ def ends(event: Event) -> str | None:
     return None
 
 
-# -- who
+# -- members
 
 
 def memberships(events: Sequence[Event]) -> dict[str, Row]:
-    """By member id."""
+    """Memberships by member id."""
     found: dict[str, Row] = {}
     for event in events:
         own = [event["member_id"]] if event["kind"] in HAVE else []
@@ -98,7 +98,7 @@ def _forgotten(events: Sequence[Event], row: Row) -> Row:
 
 
 def _end(events: Sequence[Event], member_id: str) -> Row | None:
-    """None: it has none, or it was taken back."""
+    """End of a membership; None if it has none, or if a load restored the member."""
     end: Row | None = None
     for event in events:
         if ends(event) == member_id:
@@ -106,7 +106,7 @@ def _end(events: Sequence[Event], member_id: str) -> Row | None:
             end = {
                 "until_ns": event["time_ns"],
                 "how": event["cause"]
-                if kind == "member_left"
+                if kind == "member_left" or event["cause"] == "commanded"
                 else kind.removeprefix("member_"),
                 "reason": event["reason"],
                 "silent_ns": event.get("silent_ns"),
@@ -116,16 +116,16 @@ def _end(events: Sequence[Event], member_id: str) -> Row | None:
     return end
 
 
-# -- what they have
+# -- ownership
 
 
 def partitions(parts: Iterable[Mapping[str, Any]]) -> list[tuple[str, int]]:
-    """Of a field of partitions_changed."""
+    """The partitions in one field of a ``partitions_changed`` event."""
     return [(part["topic"], n) for part in parts for n in part["partitions"]]
 
 
 def ownership(events: Sequence[Event]) -> list[Row]:
-    """In order of their beginnings."""
+    """Ownership of partitions, in order of start."""
     members, found = memberships(events), list[Row]()
     having: dict[tuple[str, tuple[str, int]], list[Row]] = defaultdict(list)
     for event in events:
@@ -163,7 +163,7 @@ def _beginning(event: Event, member: Row, each: tuple[str, int]) -> Row:
 
 
 def commits(events: Sequence[Event]) -> list[Row]:
-    """In order."""
+    """Offsets of accepted and refused commits, in order."""
     return [
         {
             **{name: event[name] for name in ("member_id", "generation")},
@@ -181,7 +181,7 @@ def commits(events: Sequence[Event]) -> list[Row]:
 
 
 def reprocessed(events: Sequence[Event]) -> list[Row]:
-    """In any order."""
+    """Records that were processed again, in any order."""
     found = list[Row]()
     by_partition: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in commits(events):
@@ -210,7 +210,7 @@ def reprocessed(events: Sequence[Event]) -> list[Row]:
 
 
 def lags(events: Sequence[Event], rebalances: Sequence[Row]) -> list[Row]:
-    """In order, of the completed rebalances among these."""
+    """Lag of those of these rebalances that completed, in order."""
     latest: dict[tuple[str, int], int] = {}
     totals: list[tuple[int, int, int]] = []  # (number, time_ns, T)
     before: dict[int, int | None] = {}
@@ -258,7 +258,7 @@ def _lag(rebalance: Row, before: int, totals: Sequence[tuple[int, int, int]]) ->
 
 
 def accounts(events: Iterable[Event]) -> list[Event]:
-    """Of the rebalances, in the order in which they started."""
+    """Accounts of the rebalances, in order of start."""
     found = (e for e in events if e["kind"] == "rebalance_account")
     return sorted(
         found, key=lambda e: (e["started_ns"], e["node"], e["started_sequence"])
@@ -266,7 +266,7 @@ def accounts(events: Iterable[Event]) -> list[Event]:
 
 
 def pauses(events: Sequence[Event]) -> list[Row]:
-    """In order."""
+    """Pauses of members with partitions, in order."""
     return [
         {
             "number": number,
@@ -283,7 +283,7 @@ def pauses(events: Sequence[Event]) -> list[Row]:
 
 
 def unread(events: Sequence[Event]) -> list[Row]:
-    """In order."""
+    """Intervals in which partitions were unread, in order."""
     return [
         {
             "number": number,
@@ -292,6 +292,7 @@ def unread(events: Sequence[Event]) -> list[Row]:
             **_who(events, row["member_id"]),
             **{name: row[name] for name in ("reader", "cause", "until_ns")},
             "from_ns": row["since_ns"],
+            "partition_numbers": part["partitions"],
             "partitions": len(part["partitions"]),
             "unread_ns": (row["until_ns"] - row["since_ns"]) * len(part["partitions"]),
         }
@@ -302,7 +303,7 @@ def unread(events: Sequence[Event]) -> list[Row]:
 
 
 def returns(events: Sequence[Event]) -> Iterable[Row]:
-    """In order; of each member that went the last."""
+    """Returns of departed members, in order; only the last one of each member."""
     return {
         row["previous_id"]: {
             "number": number,
@@ -327,7 +328,7 @@ def _who(events: Sequence[Event], member_id: str) -> Row:
 
 
 def moves(events: Sequence[Event]) -> list[Row]:
-    """In order, of the completed rebalances of consumers."""
+    """Moved partitions per completed rebalance of consumers, in order."""
     return [
         {
             "number": number,
@@ -359,11 +360,11 @@ def _least_moved(account: Event) -> int:
 
 
 def least_moved(before: Sequence[int], after: Sequence[int]) -> int:
-    """How many partitions have to move so that members have these shares, at least.
+    """Least number of partitions that must move to reach these shares.
 
     Args:
-        before: how many of them each member had; others may have had the rest.
-        after: how many each has, or another one of them in its place.
+        before: partitions per member before; members that left may have had others.
+        after: partitions per member afterwards; members may swap their shares.
     """
     return min(
         sum(after) - sum(map(min, before, shares))

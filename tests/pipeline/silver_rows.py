@@ -1,7 +1,7 @@
-"""Rows of silver, written short: what a scene does not say is what it mostly is.
+"""Short notation for rows of silver: columns that a scene omits get default values.
 
-A scene is a number of rows for each table. Times are seconds from the epoch on, so that
-hour 0 is 0 to 3600; a column that ends with ``_ns`` may be given as ``_s``.
+A scene is a set of rows for each table. Times are seconds since the epoch, so hour 0 is
+0 to 3600; a column that ends with ``_ns`` may be given as ``_s``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
+from kohort.pipeline.engine_lookup import engine_of
+from kohort.pipeline.engines import LOCAL
 from kohort.pipeline.gold import TABLE_FUNCTIONS
-from kohort.pipeline.table_functions import EVENTS, Frames, Options
+from kohort.pipeline.table_functions import EVENTS, Frames, Options, kept
 from kohort.pipeline.tables import BY_PATH, TABLES
 
 Row = Mapping[str, Any]
@@ -42,23 +44,23 @@ EVENT_SCHEMA = StructType(
         ),
     ]
 )
-"""The columns of events that gold reads, so that one more would be noticed."""
+"""The event columns that gold reads; reading any other column fails."""
 
 
 def ns(seconds: float | None) -> int | None:
-    """Seconds as whole ns."""
+    """Converts seconds to whole nanoseconds."""
     return None if seconds is None else round(seconds * SECOND)
 
 
 class Scenes:
-    """Collects rows of silver, and makes gold of all of them at once."""
+    """Collects the silver rows of all scenes, so that gold is computed once."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Starts without rows."""
         self.rows: dict[str, list[dict[str, Any]]] = {}
 
     def add(self, path: str, **values: Any) -> None:
-        """A row of a table; times ``_s`` become ``_ns``."""
+        """Adds a row to a table; times in ``_s`` become ``_ns``."""
         names = (
             {column.name for column in BY_PATH[path].columns}
             if path != EVENTS
@@ -75,7 +77,7 @@ class Scenes:
         self.rows.setdefault(path, []).append(row)
 
     def run(self, run: str, last: float, **labels: str) -> None:
-        """A run from 0 s to its last event."""
+        """Adds a run from 0 s to its last event."""
         self.add(
             "silver/runs",
             run=run,
@@ -92,7 +94,7 @@ class Scenes:
     def event(
         self, run: str, group: str | None, at: float, kind: str, **more: Any
     ) -> None:
-        """An event; ``offsets`` is how many it has."""
+        """Adds an event; ``offsets`` is the number of its offsets."""
         offsets = more.pop("offsets", None)
         rows = (
             None
@@ -112,7 +114,7 @@ class Scenes:
         took: float | None = 1,
         **more: Any,
     ) -> None:
-        """A completed rebalance of two members; one that took None came to nothing."""
+        """Adds a rebalance of two members; with ``took=None`` it did not complete."""
         values: dict[str, Any] = {
             "outcome": "completed" if took is not None else "cut",
             "cause": "member_joined",
@@ -143,7 +145,7 @@ class Scenes:
         until: float | None = None,
         **more: Any,
     ) -> None:
-        """A dynamic member that was seen to come; it left, where it has an end."""
+        """Adds a dynamic member with a known start; with ``until``, it left then."""
         instance, client = more.get("instance_id"), more.get("client_id", member_id)
         values: dict[str, Any] = {
             "client_id": client,
@@ -175,7 +177,7 @@ class Scenes:
         until: float,
         number: int,
     ) -> None:
-        """A member pauses in a rebalance, which may be added before or after it."""
+        """Adds a pause of a member; its rebalance may be added before or after."""
         self.add(
             "silver/pauses",
             run=run,
@@ -201,7 +203,11 @@ class Scenes:
         partitions: int = 1,
         **more: Any,
     ) -> None:
-        """Partitions of a member have no reader."""
+        """Adds an interval in which partitions of a member are unread."""
+        values: dict[str, Any] = {
+            "topic": "t",
+            "partition_numbers": [*range(partitions)],
+        } | more
         self.add(
             "silver/unread",
             run=run,
@@ -212,11 +218,11 @@ class Scenes:
             cause=cause,
             partitions=partitions,
             unread_s=(until - at) * partitions,
-            **more,
+            **values,
         )
 
     def _with_pauses(self) -> None:
-        """Rebalances have the sums of their pauses, as in accounts."""
+        """Sets ``paused_ns`` of each rebalance to the sum of its pauses."""
         key = ("run", "group", "number")
         paused: Counter[tuple[Any, ...]] = Counter()
         for row in self.rows.get("silver/pauses", ()):
@@ -225,7 +231,7 @@ class Scenes:
             row["paused_ns"] = paused[*(row[k] for k in key)]
 
     def frames(self, spark: SparkSession) -> Frames:
-        """The tables of silver with these rows, and the empty ones; no gold."""
+        """All tables of silver; those without rows are empty."""
         self._with_pauses()
         schemas = {t.path: t.schema() for t in TABLES if t.layer == "silver"}
         schemas[EVENTS] = EVENT_SCHEMA
@@ -236,7 +242,7 @@ class Scenes:
 
 
 def frame(spark: SparkSession, rows: Sequence[Row], schema: StructType) -> DataFrame:
-    """Rows as a frame that Spark has in its plan: by Arrow, as that is quickest."""
+    """A frame whose rows are in Spark's plan; built with Arrow, which is fastest."""
     as_arrow = [
         {
             name: [*value.items()] if isinstance(value, dict) else value
@@ -248,8 +254,14 @@ def frame(spark: SparkSession, rows: Sequence[Row], schema: StructType) -> DataF
     return spark.createDataFrame(table, schema)
 
 
-def check_plan(path: str, plan: str) -> None:
-    """Native expressions only, no pairs of all rows, and no window up to the end."""
+def check_plan(path: str, made: DataFrame) -> None:
+    """Asserts that a plan has no Python, no cross join and no window up to the end.
+
+    The local engine has other plans.
+    """
+    if engine_of(made.sparkSession).name == LOCAL:
+        return
+    plan = made._jdf.queryExecution().toString()
     assert "== Physical Plan ==" in plan
     for word in ("Python", "Pandas", "Arrow", "CartesianProduct", "NestedLoop"):
         assert word not in plan, (path, word)
@@ -260,27 +272,28 @@ def check_plan(path: str, plan: str) -> None:
 
 
 class Made:
-    """Gold, made once of many scenes; looked at by keys.
+    """Gold tables of many scenes, computed once, with rows found by column values.
 
-    Each table has its columns, its keys and a native plan, whatever the scenes are.
-    Tables are kept in memory when they are made, as a build keeps them in files.
+    Checks the columns, the key and the plan of each table. Tables stay in memory, as a
+    build keeps them in files.
     """
 
     def __init__(self, spark: SparkSession, scenes: Scenes, options: Options) -> None:
-        """Makes nothing before it is asked for."""
+        """Computes no table before `make`."""
         self.frames: dict[str, DataFrame] = dict(scenes.frames(spark))
         self._options = options
         self._rows: dict[str, list[dict[str, Any]]] = {}
 
     def make(self, *paths: str) -> Made:
-        """Makes tables, in order."""
+        """Computes tables in the given order."""
         for path in paths:
             made = TABLE_FUNCTIONS[path](self.frames, self._options)
             table = BY_PATH[path]
             assert made.schema.simpleString() == table.schema().simpleString()
-            check_plan(path, made._jdf.queryExecution().toString())
-            # Another frame: this one has a plan already, which would not look there.
-            self.frames[path] = made.select("*").persist()
+            check_plan(path, made)
+            # Persist a new frame: `made` is planned already and would ignore the cache.
+            # On the local engine, which has no cache, `kept` stores the rows.
+            self.frames[path] = kept(made.select("*").persist())
             rows = self.frames[path].collect()
             self._rows[path] = [row.asDict(recursive=True) for row in rows]
             keys = [tuple(row[name] for name in table.key) for row in self._rows[path]]
@@ -288,12 +301,12 @@ class Made:
         return self
 
     def forget(self) -> None:
-        """Gives the memory back."""
+        """Frees the memory of the tables."""
         for path in self._rows:
             self.frames[path].unpersist()
 
     def rows(self, path: str, **where: Any) -> list[dict[str, Any]]:
-        """Rows with some values, in the order of the table's key."""
+        """Rows with these column values, ordered by the table's key."""
         key = BY_PATH[path].key
         found = [
             row
@@ -303,6 +316,6 @@ class Made:
         return sorted(found, key=lambda row: [str(row[name]) for name in key])
 
     def row(self, path: str, **where: Any) -> dict[str, Any]:
-        """The one row with some values."""
+        """The only row with these column values."""
         (row,) = self.rows(path, **where)
         return row

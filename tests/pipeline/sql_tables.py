@@ -1,4 +1,4 @@
-"""Tables of a build, made by SQL: what is not said of a row is null, or 0 of it."""
+"""Tables of a build, made by SQL: omitted columns are null or 0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _COUNTS = {
-    *("rebalances", "completed", "interrupted", "paused_s", "member_s", "unread_s"),
+    *(
+        "rebalances",
+        "completed",
+        "interrupted",
+        "paused_s",
+        "member_s",
+        "downtime_s",
+        "partition_s",
+    ),
     *("members_most", "storms", "storm_rebalances", "refused_full", "offsets"),
     *("refused_full_names", "partitions_moved", "partitions_moved_least", "expired"),
     *("expired_unread_s", "metadata_bytes", "assignment_bytes", "commits", "lag_built"),
@@ -39,23 +47,22 @@ def literal(value: Any) -> str:
     return str(value)
 
 
-def _select(table: Table, said: Mapping[str, str]) -> str:
+def _values(table: Table, said: Mapping[str, str]) -> list[str]:
+    """The expressions of all columns of a row."""
     unknown = said.keys() - {column.name for column in table.columns}
     assert not unknown, f"{table.path} has no {unknown}"
-    columns = (
+    return [
         f"CAST({said.get(name, '0' if name in _COUNTS else 'NULL')} AS {each.type})"
-        f" AS `{name}`"
         for each in table.columns
         for name in (each.name,)
-    )
-    return ", ".join(columns)
+    ]
 
 
 class Made:
-    """The views of a build; those that nothing is said of are empty.
+    """The views of a build; tables without rows are empty.
 
     Args:
-        spark: has them.
+        spark: the session with the views.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -65,20 +72,27 @@ class Made:
 
     def rows(self, path: str, *rows: Mapping[str, Any]) -> None:
         """Rows of a table: values by columns."""
-        selects = [
-            f"SELECT {_select(BY_PATH[path], {k: literal(v) for k, v in row.items()})}"
+        table = BY_PATH[path]
+        # A union of this many would be too deep for Spark.
+        values = ", ".join(
+            f"({', '.join(_values(table, {k: literal(v) for k, v in row.items()}))})"
             for row in rows
-        ]
-        self._view(path, " UNION ALL ".join(selects))
+        )
+        names = ", ".join(f"`{column.name}`" for column in table.columns)
+        self._view(path, f"SELECT * FROM VALUES {values} AS t({names})")
 
     def many(self, path: str, count: int, **said: str) -> None:
-        """So many rows: columns as expressions of `id`, which counts from 0."""
-        chosen = _select(BY_PATH[path], said)
+        """This many rows: columns as expressions of `id`, which counts from 0."""
+        table = BY_PATH[path]
+        chosen = ", ".join(
+            f"{value} AS `{column.name}`"
+            for value, column in zip(_values(table, said), table.columns, strict=True)
+        )
         self._view(path, f"SELECT {chosen} FROM range({count})")
 
     def _view(self, path: str, text: str) -> None:
         self._spark.sql(text).createOrReplaceTempView(path.replace("/", "_"))
 
     def answers(self) -> Answers:
-        """What all queries of the report give."""
+        """The answers of all queries of the report."""
         return {name: ask(self._spark, name) for name in QUERIES}

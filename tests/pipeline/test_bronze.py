@@ -1,4 +1,4 @@
-"""Files of events into the lake: each event once, and nothing lost without a word."""
+"""Ingesting files of events: each event is stored once, and each loss is reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spark
 
 
 def write(path: Path, *lines: object) -> str:
-    """A file with these lines; what is no text is JSON."""
+    """A file with these lines; values that are no text are written as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
     data = "".join(f"{text}\n" for text in texts).encode()
@@ -40,20 +40,20 @@ def write(path: Path, *lines: object) -> str:
 
 
 def numbers(lake: Lake, run: str = "r") -> list[int]:
-    """Of the events of a run."""
+    """The numbers of the events of a run."""
     return [
         each["sequence"] for each in told(bronze.events(lake)) if each["run"] == run
     ]
 
 
 def reasons(lake: Lake) -> list[tuple[str, str]]:
-    """The reason and the text of what is in quarantine."""
+    """The reason and the text of each line in quarantine."""
     rows = bronze.quarantine(lake).collect()
     return sorted((row["reason"], row["raw"]) for row in rows)
 
 
 def test_lines_that_are_no_events(lake: Lake, tmp_path: Path) -> None:
-    """Each is kept, with the reason; the events around them are taken."""
+    """Invalid lines are quarantined with the reason; events around them are stored."""
     whole = json.dumps(event(1))
     bad = {
         NOT_JSON: [
@@ -100,7 +100,7 @@ def test_lines_that_are_no_events(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_a_file_that_grows(lake: Lake, tmp_path: Path) -> None:
-    """What is new of it is taken; a line that was cut off is whole by now."""
+    """New lines are ingested, and so is the line that was cut off before."""
     path = tmp_path / "events.jsonl"
     last = json.dumps(event(3))
     write(path, event(1), event(2), event(2), "not JSON", last[:50])
@@ -150,9 +150,7 @@ def test_folders_patterns_and_what_is_in_them(lake: Lake, tmp_path: Path) -> Non
     assert json.loads(raw)["sequence"] == 4
     write(tmp_path / "x1.log", event(6))
     write(tmp_path / "x2.log", event(7))
-    with pytest.raises(
-        bronze.BronzeError, match=r"x\*\.log: there is no such file, or"
-    ):
+    with pytest.raises(bronze.BronzeError, match=r"x\*\.log: no such file, or"):
         bronze.ingest(lake, [str(tmp_path / "x*.log")])
     assert (
         bronze.ingest(lake, [str(tmp_path / "x1.log"), str(tmp_path / "in")]).files == 1
@@ -167,6 +165,32 @@ def test_folders_patterns_and_what_is_in_them(lake: Lake, tmp_path: Path) -> Non
         0,
     )
     assert bronze.identities(nothing).collect() == []
+
+
+def test_files_that_cannot_be_read_do_not_stop_the_others(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """They are named, with the reason, and the next ingest tries them again."""
+    write(tmp_path / "in" / "a.jsonl", event(1))
+    whole = Path(write(tmp_path / "in" / "b c.jsonl.gz", event(2))).read_bytes()
+    cut = tmp_path / "in" / "b c.jsonl.gz"
+    cut.write_bytes(whole[:-12])
+    write(tmp_path / "in" / "d.parquet", "PAR1 it is not")
+    bad = {
+        str(cut): "it is cut off",
+        str(tmp_path / "in" / "d.parquet"): "it is no Parquet file, or is cut off",
+    }
+    with pytest.raises(bronze.BronzeError, match=r"^nothing was ingested: /.*: it is"):
+        bronze.ingest(lake, [str(tmp_path / "in")], is_strict=True)
+    with pytest.raises(bronze.BronzeError, match=r"cut off; .*d.parquet: it is no"):
+        bronze.ingest(lake, [*bad])
+    assert bronze.events(lake).count() == 0
+    done = bronze.ingest(lake, [str(tmp_path / "in")])
+    assert (done.files, done.events, done.unread) == (1, 1, bad)
+    cut.write_bytes(whole)
+    done = bronze.ingest(lake, [str(tmp_path / "in")])
+    assert (done.files, done.skipped, done.events, len(done.unread)) == (1, 1, 1, 1)
+    assert numbers(lake) == [1, 2]
 
 
 def test_numbers_that_are_missing(lake: Lake, tmp_path: Path) -> None:
@@ -188,7 +212,7 @@ def test_numbers_that_are_missing(lake: Lake, tmp_path: Path) -> None:
         (1, 40_001),
     ]
     assert {e["kind"] for e in found} == {"heartbeat"}
-    # And the other way round: a loss of what is there says nothing new.
+    # And the reverse: the loss of an event that is stored adds nothing.
     write(tmp_path / "c.jsonl", event(40_000, **lost))
     assert bronze.ingest(lake, [str(tmp_path / "c.jsonl")]).events == 0
 
@@ -214,7 +238,7 @@ def test_what_a_killed_ingest_leaves_is_taken_away(lake: Lake, tmp_path: Path) -
 
 
 def test_a_lake_is_a_folder(spark: SparkSession) -> None:
-    """What Spark would read as a pattern is refused before anything is written."""
+    """A path that Spark would read as a pattern is refused before any write."""
     for name in ("x[1]", "x\\y"):
         with pytest.raises(LakeError, match=f"/{re.escape(name)}: the path of a lake"):
             Lake(spark, name)

@@ -1,4 +1,4 @@
-"""Builds: published whole or not at all, the same of the same, and where from."""
+"""Builds are published completely or not at all, and record their inputs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kohort.pipeline import bronze, lineage, parts, quality, sink_log, sql_views
 from kohort.pipeline import build as builds
-from kohort.pipeline import lineage, quality, sql_views
 from kohort.pipeline.build import Build, NoEventsError, Recipe
 from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.files import Footers
 from kohort.pipeline.lake import Lake, LakeError
+from kohort.pipeline.parts import Part
+from kohort.pipeline.spark_engine import LOOK_S
 from kohort.pipeline.table_functions import EVENTS, Frames, Options
 from kohort.pipeline.tables import BY_PATH, Column, Table
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 PATIENCE_S = 10
+SAMPLE = Path(__file__).parent / "samples" / "coordinator.jsonl"
 RUNS = BY_PATH["silver/runs"]
 COUNTS = Table(
     "counts",
@@ -58,13 +62,13 @@ def _empty(table: Table) -> list[str]:
 
 
 def counts(frames: Frames, options: Options) -> DataFrame:
-    """Of `COUNTS`."""
+    """Rows of `COUNTS`."""
     k = f"cast({options.storm_rebalances} as int) as k"
     return frames["silver/runs"].selectExpr("run", "events", k)
 
 
 def sums(frames: Frames, _: Options) -> DataFrame:
-    """Of `SUMS`."""
+    """Rows of `SUMS`."""
     return frames["silver/counts"].selectExpr("sum(events) as events")
 
 
@@ -76,36 +80,45 @@ RECIPE = Recipe(
 )
 
 
+def real_recipe() -> Recipe:
+    """The tables above, of events; other tests import this module without PySpark."""
+    from kohort.pipeline import silver
+
+    memberships = BY_PATH["silver/memberships"]
+    real = {t.path: silver.TABLE_FUNCTIONS[t.path] for t in (RUNS, memberships)}
+    return Recipe((RUNS, memberships, COUNTS, SUMS), {**RECIPE.functions, **real})
+
+
 def some(lake: Lake, numbers: Mapping[str, int]) -> DataFrame:
-    """Events of runs: so many of each."""
+    """Events of runs: this many of each."""
     rows = [(run, n) for run, count in numbers.items() for n in range(count)]
     return lake.spark.createDataFrame(rows, "run string, sequence long")
 
 
 def built(lake: Lake, numbers: Mapping[str, int], **more: Any) -> Build:
-    """A build of them."""
+    """Builds the tables."""
     return builds.build(lake, events=some(lake, numbers), **{"recipe": RECIPE, **more})
 
 
 def rows(lake: Lake, table: Table, build_id: str | None = None) -> Any:
-    """What readers see of a table, in order."""
+    """The rows of a table that readers see, in order."""
     found = build_id or builds.current(lake)
     assert found is not None
     return sorted(tuple(row) for row in builds.read(lake, found, table).collect())
 
 
 def failing(frames: Frames, _: Options) -> DataFrame:
-    """Does not work, once it runs."""
+    """Fails when it runs."""
     return frames["silver/runs"].selectExpr(
         "run", "raise_error('no') as events", "1 as k"
     )
 
 
-# -- what readers see
+# -- readers
 
 
 def test_a_build_is_seen_once_it_is_whole(lake: Lake) -> None:
-    """Readers have all its tables then; made again they are the same."""
+    """Readers see all tables of a published build; a second build makes the same."""
     first = built(lake, {"a": 3, "b": 2})
     assert builds.current(lake) == first.id
     assert rows(lake, COUNTS) == [("a", 3, 5), ("b", 2, 5)]
@@ -117,7 +130,7 @@ def test_a_build_is_seen_once_it_is_whole(lake: Lake) -> None:
 
 
 def test_a_build_that_does_not_work_changes_nothing(lake: Lake) -> None:
-    """Readers have the one before, and nothing of it is left."""
+    """After a failed build readers see the previous one, and no file of it is left."""
     first = built(lake, {"a": 1})
     broken = Recipe(RECIPE.tables, {**RECIPE.functions, "silver/counts": failing})
     with pytest.raises(Exception, match="no"):
@@ -132,8 +145,7 @@ def test_a_failure_ends_tables_that_are_being_made(
 ) -> None:
     """Their jobs are cancelled, and one that was about to be written is not."""
     cancelled = threading.Event()
-    context = lake.spark.sparkContext
-    monkeypatch.setattr(context, "cancelJobGroup", lambda _: cancelled.set())
+    monkeypatch.setattr(lake.engine, "cancel", lambda _: cancelled.set())
 
     def slow(frames: Frames, options: Options) -> DataFrame:
         cancelled.wait(PATIENCE_S)
@@ -167,19 +179,19 @@ def test_the_folder_of_a_failed_build_goes_after_running_tasks(
     running = threading.Thread(target=numbers.foreach, args=(task,))
     running.start()
     while not started.exists():
-        running.join(builds.LOOK_S)
-    wait, remove = builds.wait_for_tasks, lake.remove
+        running.join(LOOK_S)
+    wait, remove = lake.engine.wait_for_tasks, lake.remove
     removed: list[bool] = []
 
-    def wait_for_tasks(lake: Lake) -> None:
+    def wait_for_tasks() -> None:
         ending.touch()
-        wait(lake)
+        wait()
 
     def remove_late(path: str) -> None:
         removed.append(ended.exists())
         remove(path)
 
-    monkeypatch.setattr(builds, "wait_for_tasks", wait_for_tasks)
+    monkeypatch.setattr(lake.engine, "wait_for_tasks", wait_for_tasks)
     monkeypatch.setattr(lake, "remove", remove_late)
     broken = Recipe(RECIPE.tables, {**RECIPE.functions, "silver/counts": failing})
     try:
@@ -203,14 +215,14 @@ def test_what_a_kill_leaves_is_taken_away(lake: Lake) -> None:
 
 
 def test_the_last_builds_are_kept(lake: Lake) -> None:
-    """As many as are asked for; who reads one may finish."""
+    """As many as requested; a reader of an older one may finish."""
     made = [built(lake, {"a": n}, keep=2).id for n in (1, 2, 3)]
     assert lake.names("builds") == made[1:]
     assert rows(lake, SUMS, made[1]) == [(2,)]
 
 
 def test_two_builds_do_not_mix(lake: Lake) -> None:
-    """While one is at work, another one is told so, and the first goes on."""
+    """A second build fails with an error while one is running, which goes on."""
     began, go_on = threading.Event(), threading.Event()
 
     def slow(frames: Frames, options: Options) -> DataFrame:
@@ -234,7 +246,7 @@ def test_two_builds_do_not_mix(lake: Lake) -> None:
 
 
 def test_a_lake_without_events(lake: Lake) -> None:
-    """There is nothing to publish, and the message says what to do."""
+    """Without anything to publish a build fails, and the message names the remedy."""
     with pytest.raises(NoEventsError, match="kohort pipeline ingest"):
         built(lake, {})
     assert builds.current(lake) is None
@@ -246,17 +258,107 @@ def test_a_lake_without_events(lake: Lake) -> None:
 # -- runs
 
 
-def test_rows_of_other_runs_are_carried_over(lake: Lake) -> None:
-    """Only the run that is asked for is computed; tables of all runs are whole."""
+def test_rows_of_other_runs_are_taken_over(lake: Lake) -> None:
+    """Only the requested run is computed; tables of all runs are complete."""
     built(lake, {"a": 3, "b": 2})
-    # What is there of "b" now shows whether it was looked at.
+    # The rows of "b" now show if the build read it.
     second = built(lake, {"a": 4}, runs=["a"])
     assert second.runs == ["a"]
     assert rows(lake, COUNTS) == [("a", 4, 5), ("b", 2, 5)]
     assert rows(lake, SUMS) == [(6,)]
-    carried = {each.path: each.carried_from for each in second.tables}
-    assert carried["silver/counts"] is not None
-    assert carried["gold/sums"] is None
+    own = f"builds/{second.id}"
+    folders = {each.path: each.parts for each in second.tables}
+    assert folders["silver/counts"] == [
+        f"{own}/silver/counts",
+        f"{own}/copied/silver/counts",
+    ]
+    assert folders["gold/sums"] == [f"{own}/gold/sums"]
+
+
+def test_parts_stay_where_they_are(lake: Lake) -> None:
+    """Rows are copied only out of a part with a run that is computed; then no more.
+
+    A part stays for as long as a kept build refers to it, without the rest of its
+    build.
+    """
+    first = built(lake, {"a": 3, "b": 2, "c": 1})
+    second = built(lake, {"a": 4}, runs=["a"])
+    third = built(lake, {"a": 5, "d": 7}, runs=["a", "d"], keep=1)
+    assert rows(lake, COUNTS) == [("a", 5, 5), ("b", 2, 5), ("c", 1, 5), ("d", 7, 5)]
+    copied = f"builds/{second.id}/copied"
+    (_, table, _) = third.tables
+    assert table.parts == [
+        f"builds/{third.id}/silver/counts",
+        f"{copied}/silver/counts",
+    ]
+    assert (table.rows, table.files) == (4, lake.footers(table.parts[0]).files + 1)
+    assert lake.names("builds") == [second.id, third.id]
+    assert lake.names(f"builds/{second.id}") == ["copied"]
+    assert [builds.about(lake, each) for each in (first.id, second.id)] == [None, None]
+    last = built(lake, {"e": 1}, is_whole=True, keep=1)
+    assert (rows(lake, COUNTS), lake.names("builds")) == ([("e", 1, 5)], [last.id])
+
+
+def test_a_part_that_is_gone(lake: Lake) -> None:
+    """The error names the table, and the command that makes all parts anew."""
+    first = built(lake, {"a": 3})
+    built(lake, {"b": 1}, runs=["b"])
+    lake.remove(f"builds/{first.id}/silver/counts")
+    with pytest.raises(PipelineError, match=r"table silver/counts .* build --all"):
+        rows(lake, COUNTS)
+
+
+def test_many_parts_become_one() -> None:
+    """If there are more than `MOST` parts, all but the largest are copied."""
+    sizes = [5, 900, *[7] * (parts.MOST - 3)]
+    there = [
+        Part(f"builds/{n}", [f"r{n}"], {"silver/runs": Footers(1, 1, size)})
+        for n, size in enumerate(sizes)
+    ]
+    assert parts.plan(there[1:], ["new"]) == parts.Plan(there[1:], [])
+    made = parts.plan([*there, Part("builds/x", ["new"])], ["new"])
+    assert made.kept == [there[1]]
+    assert [copy.part for copy in made.copies] == [there[0], *there[2:]]
+    assert all(copy.is_whole for copy in made.copies)
+    some = parts.plan([Part("builds/x", ["new", "old"])], ["new"])
+    assert (some.kept, some.copied_runs) == ([], ["old"])
+
+
+def sample(folder: Path, run: str) -> str:
+    """A file with the events of a run."""
+    events = map(json.loads, SAMPLE.read_text(encoding="utf-8").splitlines())
+    lines = (json.dumps({**event, "run": run}) for event in events)
+    file = folder / f"{run}.jsonl"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    return str(file)
+
+
+def test_a_build_after_an_ingest_is_that_of_all_events(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """It reads the new runs alone, and has the same rows; without news it has them."""
+    files = [sample(tmp_path, run) for run in ("a", "b", "c")]
+    bronze.ingest(lake, files[:2])
+    first = builds.build(lake, recipe=real_recipe())
+    bronze.ingest(lake, files[2:])
+    second = builds.build(lake, recipe=real_recipe())
+    assert (first.runs, second.runs) == (None, ["c"])
+    tables = {each.path: each for each in second.tables}
+    assert tables["silver/memberships"].parts == [
+        f"builds/{second.id}/silver/memberships",
+        f"builds/{first.id}/silver/memberships",
+    ]
+    none = builds.build(lake, recipe=real_recipe())
+    assert none.runs == []
+    paths = [f"builds/{none.id}/{table.path}" for table in real_recipe().tables]
+    assert not any(lake.footers(path).files for path in paths)
+    whole = builds.build(lake, recipe=real_recipe(), is_whole=True)
+    assert whole.runs is None
+    for table in real_recipe().tables:
+        expected = sorted(map(str, rows(lake, table, whole.id)))
+        assert expected
+        for other in (second, none):
+            assert sorted(map(str, rows(lake, table, other.id))) == expected, table.path
 
 
 @pytest.mark.parametrize("change", ["nothing before", "options"])
@@ -270,7 +372,7 @@ def test_what_would_not_fit_is_made_anew(lake: Lake, change: str) -> None:
 
 
 def test_runs_of_a_later_ingest_are_made_as_well(lake: Lake) -> None:
-    """What came in meanwhile by another way is not forgotten."""
+    """Events that arrived meanwhile from another source are included."""
     built(lake, {"a": 1, "b": 1, "c": 1})
     lake.write_text("bronze/ledger/later.json", json.dumps({**ENTRY, "runs": ["b"]}))
     second = built(lake, {"a": 2, "b": 2}, runs=["a"])
@@ -278,11 +380,40 @@ def test_runs_of_a_later_ingest_are_made_as_well(lake: Lake) -> None:
     assert rows(lake, COUNTS) == [("a", 2, 5), ("b", 2, 5), ("c", 1, 5)]
 
 
+def test_runs_with_new_events_of_a_stream(lake: Lake) -> None:
+    """They are in the files behind the last one that the build before has counted.
+
+    The log has been compacted since, so a file's batch is unknown, but not its place.
+    """
+    lake.write_text("checkpoints/live/commits/10", "v1\n{}")
+    log = "bronze/stream/live/_spark_metadata"
+    names = [f"quarantined=false/part-{number}.parquet" for number in range(12)]
+    lines = [
+        json.dumps({"path": f"file:/elsewhere/live/{name}", "action": "add"})
+        for name in names
+    ]
+    lake.write_text(f"{log}/8", "\n".join(["v1", *lines[:9]]))
+    before = lineage.inputs(lake)
+    assert before.streams["live"]["last_file"] == names[8]
+    lake.write_text(f"{log}/9.compact", "\n".join(["v1", *lines[:10]]))
+    lake.write_text(f"{log}/10", "\n".join(["v1", *lines[10:]]))
+    assert sink_log.files(lake, "live") == names
+    for name, run in zip(names[8:], "abcb", strict=True):
+        rows = lake.spark.createDataFrame([(run,)], "run string")
+        lake.engine.write(rows, rows.schema, lake.uri(f"bronze/stream/live/{name}"))
+    now = lineage.inputs(lake)
+    assert bronze.changed_runs(lake, before.as_json(), now) == {"b", "c"}
+    assert bronze.changed_runs(lake, now.as_json(), lineage.Inputs()) is None
+    lake.write_text(f"{log}/11", "v2")
+    with pytest.raises(PipelineError, match="stream live has version 'v2'"):
+        lineage.inputs(lake)
+
+
 # -- where it comes from
 
 
 def test_lineage_says_what_a_table_was_made_of(lake: Lake) -> None:
-    """With each table: inputs, code, options, schema, rows, when and how long."""
+    """Each table has its inputs, code, options, schema, rows, time and duration."""
     files = [{"path": "/x.jsonl", "size": 7, "modified_ms": 8}]
     entry = {**ENTRY, "files": files, "runs": ["a"]}
     lake.write_text("bronze/ledger/one.json", json.dumps(entry))
@@ -294,13 +425,18 @@ def test_lineage_says_what_a_table_was_made_of(lake: Lake) -> None:
     assert said is not None
     assert said["inputs"]["ledger"] == {"one": entry}
     stream = said["inputs"]["streams"]["live"]
-    assert stream == {"batch": 3, "offsets": {"__kohort_events": {"0": 42}}}
+    assert stream == {
+        "batch": 3,
+        "offsets": {"__kohort_events": {"0": 42}},
+        "last_file": None,
+    }
     assert said["made_from"] == ["silver/runs"]
     assert said["code"] == lineage.code_version()
-    assert said["spark"] == lake.spark.version
+    assert said["engine"] == lake.engine.version
     assert said["options"]["storm_rebalances"] == 7
     assert said["schema"] == {"run": "string", "events": "bigint", "k": "int"}
-    assert (said["rows"], said["carried_from"]) == (1, None)
+    assert said["rows"] == 1
+    assert said["parts"] == [f"builds/{made.id}/silver/counts"]
     whole = builds.about(lake, made.id)
     assert whole is not None
     assert [each["table"] for each in whole["tables"]] == [

@@ -1,4 +1,4 @@
-"""``kohort pipeline``, as users run it: what it says, and how it ends."""
+"""``kohort pipeline``, as users run it: output and exit codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from kohort.pipeline import bronze, sql_views, tables_page
 from kohort.pipeline.build import BUILDS
 from kohort.pipeline.commands import output, query
 from kohort.pipeline.commands.stream_builds import Counts
-from kohort.pipeline.commands.work import in_a_sentence
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.tables import TABLES
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("ingest", "build", "stream", "report", "query")
+COMMANDS = ("run", "ingest", "build", "stream", "compact", "report", "compare", "query")
 LOOK_S = 0.05
 SPARK_STARTS_S = 300.0
 """As long as all processors have something else to do."""
@@ -36,7 +35,7 @@ SPARK_STARTS_S = 300.0
 
 @pytest.fixture
 def without_pyspark(tmp_path: Path) -> dict[str, str]:
-    """The environment of somebody who has not installed it."""
+    """The environment of a user without PySpark."""
     package = tmp_path / "path" / "pyspark"
     package.mkdir(parents=True)
     text = "raise ModuleNotFoundError(\"No module named 'pyspark'\")\n"
@@ -48,34 +47,37 @@ def without_pyspark(tmp_path: Path) -> dict[str, str]:
 
 
 def test_help_needs_no_pyspark(without_pyspark: dict[str, str]) -> None:
-    """Every command says what it is for, and the commands are listed."""
+    """Each command has help, and the commands are listed."""
     listed = done("pipeline", "--help", **without_pyspark)
     for name in COMMANDS:
         assert f"  {name} " in listed
         told = done("pipeline", name, "--help", **without_pyspark)
         assert "--lake" in told
         assert "--master" in told
+        assert "--engine" in told
 
 
 def test_without_pyspark_it_says_what_to_install(
     without_pyspark: dict[str, str], tmp_path: Path
 ) -> None:
-    """In one line."""
+    """The error is one line."""
     where = ("--lake", str(tmp_path))
-    for words in (
-        ("ingest", "x.jsonl"),
-        ("build",),
-        ("query", "SELECT 1"),
-        ("stream",),
+    for words, extra in (
+        (("run", "x.jsonl"), "pipeline"),
+        (("ingest", "x.jsonl"), "pipeline"),
+        (("build",), "pipeline"),
+        (("query", "SELECT 1"), "pipeline"),
+        (("build", "--engine", "spark"), "spark"),
+        (("stream",), "spark"),
     ):
         line = refused("pipeline", *words, *where, code=1, **without_pyspark)
-        assert "pip install 'kohort[pipeline]'" in line
+        assert f"pip install 'kohort[{extra}]'" in line
 
 
 @pytest.mark.spark
 def test_without_java_it_says_where_it_looked(tmp_path: Path) -> None:
-    """A JAVA_HOME that is none, and no Java at all."""
-    words = ("pipeline", "ingest", "x.jsonl", "--lake", str(tmp_path))
+    """A wrong JAVA_HOME, and a missing Java, are named."""
+    words = ("pipeline", "build", "--engine", "spark", "--lake", str(tmp_path))
     line = refused(*words, code=1, JAVA_HOME=str(tmp_path))
     assert line.startswith(f"JAVA_HOME is {tmp_path}")
     line = refused(*words, code=1, PATH=str(tmp_path), JAVA_HOME="")
@@ -83,11 +85,17 @@ def test_without_java_it_says_where_it_looked(tmp_path: Path) -> None:
 
 
 def test_a_lake_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
-    """Before Spark starts."""
+    """A missing lake is named before Spark starts."""
     nowhere = str(tmp_path / "nowhere")
-    for words in (("build",), ("report",), ("query", "SELECT 1")):
+    for words in (
+        ("build",),
+        ("compact",),
+        ("report",),
+        ("compare", "--by", "x"),
+        ("query", "SELECT 1"),
+    ):
         line = refused("pipeline", *words, code=1, KOHORT_LAKE=nowhere)
-        assert line.startswith(f"{nowhere} is not there: ")
+        assert line.startswith(f"{nowhere} does not exist: ")
 
 
 @pytest.mark.parametrize(
@@ -96,33 +104,38 @@ def test_a_lake_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
         ("build --threshold copies", "--threshold 'copies': must be KEY=VALUE"),
         ("build --threshold copies=2", "must be a share, 0 to 1"),
         ("build --threshold copies=x", "must be a share, 0 to 1"),
-        ("build --threshold copy=0", "no such check; there are: missing_events, "),
-        ("build --fail copy", "--fail copy: no such check"),
+        ("build --threshold copy=0", "unknown check; the checks are: missing_events, "),
+        ("build --fail copy", "--fail copy: unknown check"),
         (
             "build --fail copies --mark copies",
-            "copies: --fail and --mark say different",
+            "copies: --fail and --mark exclude each",
         ),
         ("build --conf x", "--conf 'x': must be KEY=VALUE"),
-        ("stream --build-every soon", "must be a time such as 30s"),
-        ("stream --build-every 0", "must be a time such as 30s"),
+        ("stream --build-every soon", "must be a time like 30s"),
+        ("stream --build-every 0", "must be a time like 30s"),
         ("stream --name a/b", "letters, digits, - and _ are allowed"),
         ("query", "needs SQL, or --name"),
         ("query x --name y", "needs SQL, or --name"),
-        ("query x --json --csv", "--json and --csv say different things"),
+        ("query x --json --csv", "--json and --csv exclude each other"),
         ("query x --run r", "--run needs --name"),
-        ("query --name nonsense", "there is none; there are: "),
+        ("query --name nonsense", "unknown query; the queries are: "),
+        ("compare --by x --json --csv", "--json and --csv exclude each other"),
+        ("compare --by x -o no/c.html", "--output no/c.html: there is no folder no"),
         ("report -o nowhere/r.html", "--output nowhere/r.html: there is no folder"),
         ("query --tables rebalance", "did you mean silver_rebalances"),
         ("ingest x --lake=", "--lake '': must be a folder"),
+        ("run x -o nowhere/r.html", "--output nowhere/r.html: there is no folder"),
+        ("run x --engine local --memory 4g", "--memory is an option of Spark"),
+        ("stream --engine local", "only Spark reads streams"),
     ],
 )
 def test_mistakes_are_told_in_a_line(words: str, told: str) -> None:
-    """And before Spark starts."""
+    """A wrong argument is reported in one line before Spark starts."""
     assert told in refused("pipeline", *words.split(), code=2)
 
 
 def test_tables_are_listed_with_their_meaning() -> None:
-    """All of them; and the columns of one."""
+    """The command lists all tables, or the columns of one."""
     listed = done("pipeline", "query", "--tables")
     for table in TABLES:
         assert f"\n{sql_views.view(table)} " in listed
@@ -137,7 +150,7 @@ def test_the_page_of_tables_is_up_to_date() -> None:
 
 
 def test_progress_of_a_stream_is_counted_once() -> None:
-    """Batches that are told of twice, and those without records, add nothing."""
+    """Batches reported twice, and batches without records, add nothing."""
     counts = Counts()
     assert (counts.events, counts.late, counts.rate) == (0, 0, 0.0)
     first, second = _batch(0, 5, end=5, latest=9), _batch(1, 4, end=9, latest=9)
@@ -150,26 +163,6 @@ def test_progress_of_a_stream_is_counted_once() -> None:
     nothing = {"endOffset": "None", "latestOffset": None}
     counts.take([{**_batch(3, 1, end=0, latest=0), "sources": [nothing]}])
     assert (counts.events, counts.lag) == (10, 0)
-
-
-@pytest.mark.parametrize(
-    ("says", "sentence"),
-    [
-        (
-            "ended\nCaused by: a.B: c\n\tat x\nCaused by: java.IO: no: /d",
-            "Spark: no: /d",
-        ),
-        ("ended\nCaused by: java.IO: full\n\tat x", "Spark: full"),
-        ("An error occurred while calling o1.\njava.IO: full\n\tat x", "Spark: full"),
-        ("[NO_TABLE] t: not there", "Spark: [NO_TABLE] t: not there"),
-        ("[NO_TABLE]: not in t.", "Spark: [NO_TABLE]: not in t."),
-        ("see a.b: not there", "Spark: see a.b: not there"),
-        ("An error occurred while calling o1.", "Spark: RuntimeError"),
-    ],
-)
-def test_an_error_of_spark_is_a_sentence(says: str, sentence: str) -> None:
-    """The last cause if there is one, without its class."""
-    assert in_a_sentence(RuntimeError(says)) == sentence
 
 
 def _batch(number: int, events: int, *, end: int, latest: int) -> dict[str, Any]:
@@ -192,7 +185,7 @@ def _batch(number: int, events: int, *, end: int, latest: int) -> dict[str, Any]
 
 @pytest.fixture
 def asked(lake: Lake) -> Lake:
-    """A lake with a build, whose tables have names."""
+    """A lake with a build that has named tables."""
     built(lake, {"a": 3, "b": 2})
     sql_views.register(lake)
     return lake
@@ -200,7 +193,7 @@ def asked(lake: Lake) -> Lake:
 
 @pytest.mark.spark
 def test_mistakes_in_a_query_are_told_in_a_line(asked: Lake) -> None:
-    """Tables that are not there, with what was meant; columns; and no SQL at all."""
+    """Errors name unknown tables with the nearest one, unknown columns, invalid SQL."""
     for sql, told in (
         ("SELECT * FROM runs", r"no table runs: did you mean silver_runs or gold_runs"),
         ("SELECT * FROM gold.hours", r"no table gold.hours: did you mean gold_hours"),
@@ -225,7 +218,7 @@ def test_a_run_that_is_not_there_is_told_in_a_line(asked: Lake) -> None:
 
 @pytest.fixture
 def answer(asked: Lake) -> DataFrame:
-    """Of each sort of value one, null, and a name twice."""
+    """One value of each type, null, and a repeated name."""
     return asked.spark.sql(
         "SELECT run, events AS n, map('c', events) AS m, array(1, 2) AS l,"
         " timestamp'2026-01-02 03:04:05' AS at, CAST(NULL AS int) AS run,"
@@ -237,7 +230,7 @@ def answer(asked: Lake) -> DataFrame:
 def test_answers_are_printed(
     answer: DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a table, as JSON and as CSV; times are UTC, wherever this is."""
+    """Results are a table, JSON or CSV; times are UTC in any time zone."""
     output.show(*output.answer(answer, 1))
     head, first, _, more = capsys.readouterr().out.splitlines()
     assert head.split() == ["RUN", "N", "M", "L", "AT", "RUN_2", "D"]
@@ -266,7 +259,7 @@ def test_answers_are_printed(
 
 
 class Running:
-    """A command that is at work."""
+    """A running command."""
 
     def __init__(self, *words: str) -> None:
         self.process = subprocess.Popen(
@@ -292,7 +285,7 @@ class Running:
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_a_stream_ends_as_it_is_told_to(tmp_path: Path) -> None:
-    """It reads, says what it has read, and ends with 0; nothing is left at work."""
+    """The stream reads, prints the counts, and exits with 0; no process is left."""
     where = str(tmp_path / "lake")
     with serving() as served:
         served.commit(3)
@@ -310,7 +303,7 @@ def test_a_stream_ends_as_it_is_told_to(tmp_path: Path) -> None:
 def test_a_build_that_is_interrupted_leaves_nothing(
     lake: Lake, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """It says so in a line, and ends with 128 and the signal's number."""
+    """A command ended by a signal prints one line, and exits with 128 + its number."""
     path = tmp_path / "events.jsonl"
     event = {"schema": 1, "run": "r", "labels": {}, "node": 1, "kind": "heartbeat"}
     rows = [{**event, "sequence": n, "time_ns": n, "wall_ns": n} for n in (1, 2)]

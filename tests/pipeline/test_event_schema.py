@@ -21,9 +21,9 @@ from kohort.pipeline import bronze, event_schema
 from kohort.pipeline.lake import Lake
 
 SAMPLES = Path(__file__).parent / "samples"
-"""What kohort wrote before commits told where the log ended (``end_offset``): the life
-of a broker with two nodes, by its events file; a scene for each cause of each kind, by
-its coordinator alone; and both as Parquet, with the columns that there were."""
+"""Events of a kohort whose commits have no ``end_offset``: the events file of a broker
+with two nodes; a scene for each cause of each kind, from a coordinator alone; and both
+as Parquet, with the columns of that time."""
 
 
 def text() -> str:
@@ -43,7 +43,7 @@ def test_the_file_is_the_broker_s_schema() -> None:
 
 
 def sample_events() -> list[dict[str, object]]:
-    """Of both files, in the order of their identities."""
+    """The events of both files, in the order of their identities."""
     lines = [
         json.loads(line)
         for name in ("broker.jsonl", "coordinator.jsonl")
@@ -53,10 +53,11 @@ def sample_events() -> list[dict[str, object]]:
 
 
 def test_the_samples_are_older() -> None:
-    """They lack what is new, and have all kinds but those of the stream itself."""
+    """They lack the new fields, and have all kinds but those of the stream itself."""
     events = sample_events()
     kinds = {str(each["kind"]) for each in events}
-    new = {"append_failed", "rebalance_account"}
+    new = {"append_failed", "commanded", "fault_struck", "rebalance_account"}
+    new |= {kind for kind in BY_NAME if kind.startswith("transaction_")}
     assert BY_NAME.keys() - kinds <= {"heartbeat", "events_lost"} | new
     assert "end_offset" not in json.dumps(events)
     assert "end_offset" in text()
@@ -64,7 +65,7 @@ def test_the_samples_are_older() -> None:
 
 @pytest.mark.spark
 def test_events_of_an_older_kohort(lake: Lake, tmp_path: Path) -> None:
-    """As lines and as Parquet; what they lack is null."""
+    """As lines and as Parquet; missing fields are null."""
     done = bronze.ingest(lake, [str(SAMPLES / "*.jsonl")])
     expected = without_nulls(sample_events())
     assert (done.events, done.known, done.quarantined) == (len(expected), 0, {})

@@ -29,7 +29,7 @@ def played(
     assigned: tuple[float, ...] = (),
     still: float = 0,
 ) -> None:
-    """A run with a group: when it came, when rebalances of 1 s were over."""
+    """Adds a run with a group: its first join, and when its rebalances of 1 s ended."""
     if not any(row["run"] == run for row in s.rows.get("silver/runs", [])):
         s.run(run, 100, **({} if delay is None else {DELAY: delay}), **(labels or {}))
     s.event(run, group, 1, "group_state")
@@ -39,11 +39,11 @@ def played(
     for number, at in enumerate(assigned, 1):
         s.rebalance(run, group, number, at - 1, 1)
     if still:
-        s.pause(run, group, "m1", 10, 10 + still, 1)
+        s.unread(run, group, "m1", 10, 10 + still, cause="paused")
 
 
 def scenes() -> Scenes:
-    """Runs that are pairs, and runs that are none."""
+    """Runs with and without a partner."""
     s = Scenes()
     start = {"scenario": "start"}
     for seed in "12":
@@ -52,11 +52,11 @@ def scenes() -> Scenes:
         played(s, f"0/{seed}", "0", assigned=(2, 4, 6, 8), still=6, labels=more)
         played(s, f"1000/{seed}", "1000", assigned=(3, 5), still=2, labels=more)
         played(s, f"3000/{seed}", "3000", assigned=(4 + late,), labels=more)
-    # Only one of them has this group; and one that has no assignment in one of them.
+    # "lonely" is in only one run of its pair; "late" has an assignment in only one.
     played(s, "0/1", "0", group="lonely", assigned=(2,))
     played(s, "0/1", "0", group="late", assigned=(2,))
     played(s, "1000/1", "1000", group="late", came=None)
-    # Without a partner: another seed, another label besides, no number, none at all.
+    # No partner: another seed, one more label, no number, no label.
     played(s, "seed 3", "1000", assigned=(3,), labels={**start, "seed": "3"})
     played(
         s,
@@ -71,7 +71,7 @@ def scenes() -> Scenes:
     played(s, "no scenario 9", "9", assigned=(3,), labels={"seed": "1"})
     played(s, "no seed 0", "0", assigned=(3,), labels=start)
     played(s, "no seed 9", "9", assigned=(3,), labels=start)
-    # The same labels twice: each with each.
+    # Equal labels: each run is paired with each.
     for run, delay in (("a", "0"), ("b", "0"), ("c", "7")):
         played(
             s,
@@ -85,20 +85,20 @@ def scenes() -> Scenes:
 
 @pytest.fixture(scope="module")
 def gold(spark: SparkSession) -> Iterator[Made]:
-    """All of them, once."""
+    """All scenes, computed once."""
     made = Made(spark, scenes(), Options()).make("gold/hours", "gold/groups", PATH)
     yield made
     made.forget()
 
 
 def the_pairs(gold: Made, **where: Any) -> list[tuple[Any, ...]]:
-    """Seeds and runs."""
+    """Seed, group, delay and both runs of each pair."""
     names = ("seed", "group", "delay_ms", "run_with", "run_without")
     return [tuple(row[n] for n in names) for row in gold.rows(PATH, **where)]
 
 
 def test_pairs_have_the_same_labels_but_for_the_delay(gold: Made) -> None:
-    """By seed and by delay; what has no partner is in none."""
+    """Pairs differ only in the delay; a run without a partner is in no pair."""
     assert the_pairs(gold, scenario="start", group="g") == [
         ("1", "g", 1000, "1000/1", "0/1"),
         ("1", "g", 3000, "3000/1", "0/1"),
@@ -114,13 +114,14 @@ def test_pairs_have_the_same_labels_but_for_the_delay(gold: Made) -> None:
 
 
 def test_what_it_saved_and_cost(gold: Made) -> None:
-    """Of 4 rebalances 2, and of 6 member-seconds 2; of 4 rebalances 3.
+    """1000 ms save 2 of 4 rebalances and 4 of 6 partition-seconds; 3000 ms save 3 of 4.
 
-    The first came at 1 s; the first assignment was at 2 s without, at 3 s with 1000 ms,
-    at 6 s with 3000 ms and seed 2.
+    The first member joined at 1 s. The first assignment was at 2 s without a delay, at
+    3 s with 1000 ms, at 6 s with 3000 ms and seed 2.
     """
     row = gold.row(PATH, seed="1", group="g", run_with="1000/1")
-    assert {name: row[name] for name in row if name[0] in "rsflp"} == {
+    keys = {"group", "delay_ms"}
+    assert {name: row[name] for name in row.keys() - keys} == {
         "scenario": "start",
         "seed": "1",
         "run_with": "1000/1",
@@ -128,20 +129,20 @@ def test_what_it_saved_and_cost(gold: Made) -> None:
         "rebalances_with": 2,
         "rebalances_without": 4,
         "rebalances_saved": 2,
-        "paused_with_s": 2,
-        "paused_without_s": 6,
-        "paused_saved_s": 4,
+        "downtime_with_s": 2,
+        "downtime_without_s": 6,
+        "downtime_saved_s": 4,
         "first_assignment_with_s": 2,
         "first_assignment_without_s": 1,
         "later_s": 1,
     }
     other = gold.row(PATH, seed="2", run_with="3000/2")
-    assert (other["rebalances_saved"], other["paused_saved_s"]) == (3, 6)
+    assert (other["rebalances_saved"], other["downtime_saved_s"]) == (3, 6)
     assert (other["first_assignment_with_s"], other["later_s"]) == (5, 4)
 
 
 def test_a_group_without_an_assignment_is_later_by_nobody_knows(gold: Made) -> None:
-    """It had events in both, and members in one of them."""
+    """The group has events in both runs, but members in only one."""
     row = gold.row(PATH, group="late")
     assert row["first_assignment_with_s"] is row["later_s"] is None
     assert (row["first_assignment_without_s"], row["rebalances_saved"]) == (1, 1)

@@ -1,7 +1,7 @@
-"""Gold of small scenes, with numbers worked out by hand beside them.
+"""Gold of small scenes, compared with numbers computed by hand.
 
-All scenes are in one set of tables, each in a run or a group of its own, and gold is
-made of them once.
+All scenes share one set of tables, each in its own run or group, so that gold is
+computed only once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NUMBERS = (
     "records_rewound",
     "lag_built",
 )
-SECONDS = ("paused_s", "member_s", "unread_s", "expired_unread_s")
+SECONDS = ("downtime_s", "partition_s", "paused_s", "member_s", "expired_unread_s")
 MOST = (
     "members_most",
     "duration_max_s",
@@ -58,16 +58,16 @@ MOST = (
     "lag_built_max",
     "catch_up_max_s",
 )
-MAPS = ("by_cause", "commit_failures_by_error")
+MAPS = ("by_cause", "commit_failures_by_error", "downtime_by_cause")
 EMPTY = {
     **dict.fromkeys((*NUMBERS, "members_most", "refused_full_names"), 0),
     **dict.fromkeys(SECONDS, 0.0),
 }
-"""What a group has in which nothing happened; all else is null."""
+"""The values of a group without rebalances; all others are null."""
 
 
 def hour(number: int) -> datetime:
-    """The beginning of an hour, as a session in UTC reads it back."""
+    """The start of an hour, as a session in UTC reads it back."""
     return datetime.fromtimestamp(number * 3600, UTC).replace(tzinfo=None)
 
 
@@ -80,51 +80,50 @@ def gold(spark: SparkSession) -> Iterator[Made]:
 
 
 def some(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
-    """Some of a row."""
+    """Some values of a row."""
     return tuple(row[name] for name in names)
 
 
 def by_hour(gold: Made, run: str, *names: str, group: str = "g") -> dict[int, Any]:
-    """Numbers of a group by the number of the hour."""
+    """A group's numbers by hour since the epoch."""
     rows = gold.rows("gold/hours", run=run, group=group)
     at = {row["hour"]: some(row, *names) for row in rows}
     assert len(at) == len(rows)
     return {int(each.replace(tzinfo=UTC).timestamp()) // 3600: at[each] for each in at}
 
 
-# -- time that is cut
+# -- intervals cut at hours
 
 
 def test_an_interval_over_midnight_is_in_both_hours(gold: Made) -> None:
-    """600 and 900 s of a membership, 10 and 30 of a pause; 10/600 and 30/900.
+    """Hours get 600 and 900 s of a membership, 10 and 30 s of a pause.
 
-    The rebalance that starts with the hour is in it, and a refusal 1 ns before is not.
+    A rebalance at the start of an hour is in it; a refusal 1 ns earlier is not.
     """
-    names = ("member_s", "paused_s", "capacity_lost", "rebalances", "refused_full")
+    names = ("member_s", "paused_s", "rebalances", "refused_full")
     assert by_hour(gold, "midnight", *names) == {
-        23: (600, 10, pytest.approx(10 / 600), 0, 1),
-        24: (900, 30, pytest.approx(30 / 900), 1, 0),
+        23: (600, 10, 0, 1),
+        24: (900, 30, 1, 0),
     }
     whole = gold.row("gold/groups", run="midnight")
     assert some(whole, "member_s", "paused_s") == (1500, 40)
-    assert whole["capacity_lost"] == pytest.approx(40 / 1500)
     rows = gold.rows("gold/hours", run="midnight")
     assert [row["hour"] for row in rows] == [hour(23), hour(24)]
 
 
 def test_what_has_no_end_counts_up_to_the_end_of_the_run(gold: Made) -> None:
-    """From 100 s and from 4990 s to the last event, at 5000 s."""
+    """Open intervals from 100 s and 4990 s last until the last event, at 5000 s."""
     names = ("member_s", "paused_s", "rebalances", "completed")
     assert by_hour(gold, "open", *names) == {0: (3500, 0, 0, 0), 1: (1400, 10, 1, 0)}
 
 
 def test_a_run_may_be_shorter_than_an_hour(gold: Made) -> None:
-    """8 of its 10 seconds."""
+    """A member is there for 8 of the run's 10 seconds."""
     assert by_hour(gold, "short", "member_s") == {0: (8,)}
 
 
 def test_a_membership_may_last_for_a_thousand_hours(gold: Made) -> None:
-    """From half past to half past: 999 whole hours between two halves."""
+    """999 whole hours lie between two half hours."""
     parts = by_hour(gold, "thousand", "member_s")
     assert list(parts) == [*range(1001)]
     assert parts[0] == parts[1000] == (1800,)
@@ -133,21 +132,21 @@ def test_a_membership_may_last_for_a_thousand_hours(gold: Made) -> None:
 
 
 def test_what_ends_on_the_hour_has_no_part_of_it(gold: Made) -> None:
-    """All 3600 s are in hour 0; the crash was with the first moment of hour 1."""
-    names = ("member_s", "expired", "capacity_lost")
-    assert by_hour(gold, "on the hour", *names) == {0: (3600, 0, 0), 1: (0, 1, None)}
+    """All 3600 s are in hour 0; the crash, exactly at 3600 s, is in hour 1."""
+    names = ("member_s", "expired")
+    assert by_hour(gold, "on the hour", *names) == {0: (3600, 0), 1: (0, 1)}
 
 
 def test_a_membership_of_no_time_makes_no_hour(gold: Made) -> None:
-    """It came and went at once, and nothing is told of it."""
+    """A member joined and left at the same time; the group has no other event."""
     assert not gold.rows("gold/hours", run="on the hour", group="at once")
 
 
-# -- where there is nothing
+# -- groups and runs without data
 
 
 def test_every_group_with_an_event_has_a_row(gold: Made) -> None:
-    """Zeros, and nulls for what cannot be said; whatever its name is."""
+    """Counts are 0 and unknown values null, whatever the group's name."""
     assert {row["group"] for row in gold.rows("gold/groups", run="odd")} == {*ODD}
     keys = {"run", "group", "hour"}
     for path in ("gold/groups", "gold/hours"):
@@ -157,17 +156,17 @@ def test_every_group_with_an_event_has_a_row(gold: Made) -> None:
 
 
 def test_every_run_has_a_row(gold: Made) -> None:
-    """With its labels, also if nothing happened in it."""
+    """A run without groups has a row, too, with its labels."""
     row = gold.row("gold/runs", run="idle")
     assert row["labels"] == {"scenario": "quiet", "seed": "7"}
     assert some(row, "scenario", "seed", "last_ns") == ("quiet", "7", ns(100))
     assert {name: row[name] for name in EMPTY} == EMPTY
-    assert row["by_cause"] is row["capacity_lost"] is row["duration_p50_s"] is None
+    assert row["by_cause"] is row["downtime_share"] is row["duration_p50_s"] is None
     assert not gold.rows("gold/groups", run="idle")
 
 
 def test_empty_tables_make_empty_tables(spark: SparkSession) -> None:
-    """Nothing was recorded yet."""
+    """Gold of empty silver tables is empty."""
     empty = Made(spark, Scenes(), Options()).make(*PATHS)
     for path in PATHS:
         assert empty.rows(path) == []
@@ -180,7 +179,7 @@ DURATIONS = ("duration_p50_s", "duration_p95_s", "duration_p99_s", "duration_max
 
 
 def test_percentiles_are_of_all_completed_rebalances(gold: Made) -> None:
-    """Of the group they are no sum of hours: they are computed anew.
+    """A group's percentiles come from its rebalances, not from its hours.
 
     Of (1, 2): 1.5, 1.95, 1.99. Of (3, 4, 10): 4, 4 + 0.9 * 6, 4 + 0.98 * 6. Of all
     five: 3, 4 + 0.8 * 6, 4 + 0.96 * 6.
@@ -194,9 +193,9 @@ def test_percentiles_are_of_all_completed_rebalances(gold: Made) -> None:
 
 
 def test_what_rebalances_were_and_cost(gold: Made) -> None:
-    """Bytes and members are of the completed ones: (100 + number) each.
+    """Only completed rebalances count for bytes and members: 100 + number bytes each.
 
-    Hour 0: 200 + 3; hour 1: 300 + 12; by 2 and by 3.
+    Hour 0: 200 + 3 bytes in 2 rebalances; hour 1: 300 + 12 in 3.
     """
     names = ("rebalances", "completed", "interrupted", "members_most")
     assert by_hour(gold, "percentiles", *names) == {0: (2, 2, 0, 2), 1: (5, 3, 1, 5)}
@@ -213,7 +212,7 @@ def test_what_rebalances_were_and_cost(gold: Made) -> None:
 
 
 def test_lags_of_rebalances(gold: Made) -> None:
-    """10 and 30 + 0 records; worked off in 4 and 1 s: 2.5 s in the middle."""
+    """10 and 30 + 0 records of lag, caught up in 4 and 1 s: the median is 2.5 s."""
     names = ("lag_built", "lag_built_max", "catch_up_p50_s", "catch_up_max_s")
     assert by_hour(gold, "percentiles", *names) == {
         0: (10, 10, None, None),
@@ -224,7 +223,7 @@ def test_lags_of_rebalances(gold: Made) -> None:
 
 
 def test_commits_are_events_and_offsets_are_what_is_in_them(gold: Made) -> None:
-    """Also those without offsets; a heartbeat's error is none of a commit."""
+    """A commit without offsets counts; an error of a heartbeat does not."""
     names = ("commits", "offsets", "commit_failures", "commit_failures_by_error")
     assert by_hour(gold, "commits", *names) == {
         0: (1, 3, 2, {"ILLEGAL_GENERATION": 2}),
@@ -240,7 +239,7 @@ def test_commits_are_events_and_offsets_are_what_is_in_them(gold: Made) -> None:
 
 
 def test_records_processed_twice(gold: Made) -> None:
-    """By why."""
+    """Records after refused commits and after rewound offsets are separate counts."""
     names = ("records_reprocessed", "records_rewound")
     whole = some(gold.row("gold/groups", run="commits"), *names)
     assert by_hour(gold, "commits", *names) == {0: (7, 4), 1: (1, 0)}
@@ -248,7 +247,7 @@ def test_records_processed_twice(gold: Made) -> None:
 
 
 def test_maps_are_in_the_order_of_their_keys(gold: Made) -> None:
-    """So that they compare equal wherever rows came from."""
+    """Maps are sorted, so that equal maps compare equal."""
     for path in ("gold/hours", "gold/groups", "gold/runs", "gold/storms"):
         for name in {*MAPS} & {*gold.frames[path].columns}:
             keys = f"map_keys({name})"
@@ -261,23 +260,44 @@ def test_maps_are_in_the_order_of_their_keys(gold: Made) -> None:
 
 
 def test_partitions_that_moved_and_that_were_unread(gold: Made) -> None:
-    """Crashes: 5 + 45.5 partition-seconds, the longest 45.5; 3 * 12 of a pause."""
+    """Crashes: 5 + 45.5 partition-seconds, at most 45.5; a pause: 3 * 12."""
     names = ("partitions_moved", "partitions_moved_least")
-    # Hours come from events; here those of moves are told by moves alone.
+    # A row per hour needs events; here only the moves have events.
     both = gold.row("gold/runs", run="partitions")
     assert by_hour(gold, "partitions", *names) == {0: (4, 1), 1: (6, 6)}
     assert some(both, *names) == (11, 7)
     expired = ("expired_unread_s", "expired_unread_max_s")
     assert by_hour(gold, "partitions", *expired) == {0: (50.5, 45.5), 1: (0, None)}
     assert some(both, *expired) == (52.5, 45.5)
-    assert by_hour(gold, "partitions", "unread_s") == {0: (80.5,), 1: (6,)}
-    assert both["unread_s"] == 80.5 + 6 + 2
+    downtime = ("downtime_s", "downtime_by_cause")
+    assert by_hour(gold, "partitions", *downtime) == {
+        0: (80.5, {"expired": 50.5, "paused": 30}),
+        1: (6, {"paused": 6}),
+    }
+    assert some(both, *downtime) == (88.5, {"expired": 52.5, "paused": 36})
+
+
+def test_the_share_of_downtime_is_of_the_time_with_partitions(gold: Made) -> None:
+    """Each moment of a partition counts once, as owned or as downtime.
+
+    Two partitions have an owner from 0 to 100 s, one of them until 3700 s. An eager
+    member pauses with both, for 10 s; from 95 to 105 s one has no reader, 5 s of that
+    without an owner. Nobody has it while the group is empty. A third partition, never
+    owned in the events, has no reader for 20 s up to the end of the run.
+    """
+    names = ("downtime_s", "partition_s", "downtime_share")
+    assert by_hour(gold, "work", *names) == {
+        0: (30, 3705, pytest.approx(30 / 3705)),
+        1: (20, 120, pytest.approx(20 / 120)),
+    }
+    whole = gold.row("gold/groups", run="work")
+    assert some(whole, *names) == (50, 3825, pytest.approx(50 / 3825))
 
 
 def test_names_that_were_refused_count_once_wherever_they_came_again(
     gold: Made,
 ) -> None:
-    """The name x in both hours and groups; y; one without; fenced is another matter."""
+    """A name refused in several hours or groups counts once; a fenced one does not."""
     names = ("refused_full", "refused_full_names")
     assert by_hour(gold, "refusals", *names) == {0: (1, 1), 1: (3, 2)}
     assert some(gold.row("gold/groups", run="refusals", group="g"), *names) == (4, 2)
@@ -289,7 +309,7 @@ def test_names_that_were_refused_count_once_wherever_they_came_again(
 
 @pytest.mark.parametrize("group", STORMS)
 def test_storms(gold: Made, group: str) -> None:
-    """The rebalances that are in one, how many, when, why, and by whom."""
+    """A storm has its rebalances, their number, times, causes and culprits."""
     rows = sorted(
         gold.rows("gold/storms", run="storms", group=group),
         key=lambda row: row["first_number"],
@@ -310,7 +330,7 @@ def test_storms(gold: Made, group: str) -> None:
 
 
 def test_a_storm_is_in_the_hour_in_which_it_began(gold: Made) -> None:
-    """With all of its rebalances, of which two are of that hour."""
+    """All 5 rebalances of a storm count in its first hour, which has only 2 of them."""
     names = ("rebalances", "storms", "storm_rebalances")
     hours = by_hour(gold, "storms", *names, group="over the hour")
     assert hours == {0: (2, 1, 5), 1: (3, 0, 0)}
@@ -318,7 +338,7 @@ def test_a_storm_is_in_the_hour_in_which_it_began(gold: Made) -> None:
 
 
 def test_what_a_storm_is_can_be_said(spark: SparkSession, gold: Made) -> None:
-    """Two rebalances within 1 s: 0 to 4, and 2000 to 2004; 1000 is alone."""
+    """With 2 rebalances in 1 s as a storm: 0 to 4 and 2000 to 2004, but not 1000."""
     two = Made(spark, Scenes(), Options(storm_rebalances=2, storm_seconds=1.0))
     rebalances = gold.frames["silver/rebalances"]
     two.frames["silver/rebalances"] = rebalances.where("`group` = 'apart'")
@@ -330,29 +350,29 @@ def test_what_a_storm_is_can_be_said(spark: SparkSession, gold: Made) -> None:
     ]
 
 
-# -- causes and people
+# -- causes and culprits
 
 
 def test_causes_have_the_whole_of_their_pauses(gold: Made) -> None:
-    """Numbers 1 (4 + 3 s) and 2 (20 s, half of them an hour later); 3 (20 s, open).
+    """Pauses count for their rebalance: 4 + 3 s, 20 s across the hour, 20 s open.
 
-    Without a reader: 2 + 5, 0, and 1 partition-seconds.
+    Unread: 2 + 5, 0 and 1 partition-seconds.
     """
     rows = gold.rows("gold/causes", run="people")
-    names = ("hour", "cause", "rebalances", "completed", "paused_s", "unread_s")
+    names = ("hour", "cause", "rebalances", "completed", "paused_s", "downtime_s")
     assert [some(row, *names) for row in rows] == [
         (hour(0), "member_left", 2, 2, 27, 7),
         (hour(1), "member_left", 1, 0, 20, 0),
         (hour(1), "sync_timeout", 1, 1, 0, 1),
     ]
-    # Of 4 and 6 s; and of none.
+    # Percentiles of 4 and 6 s; null without a completed rebalance.
     assert some(rows[0], "duration_p50_s", "duration_p95_s") == pytest.approx((5, 5.9))
     assert rows[1]["duration_p50_s"] is None
 
 
 def test_culprits_add_up_also_those_without_a_name(gold: Made) -> None:
-    """4 + 6 s, the open one not; 27 + 20 member-seconds, 2 + 5 partition-seconds."""
-    names = ("cause", "name", "rebalances", "duration_s", "paused_s", "unread_s")
+    """Took 4 + 6 s, open ones 0; 27 + 20 member-seconds, 2 + 5 partition-seconds."""
+    names = ("cause", "name", "rebalances", "duration_s", "paused_s", "downtime_s")
     assert [some(row, *names) for row in gold.rows("gold/culprits", run="people")] == [
         ("member_left", "x", 3, 10, 47, 7),
         ("sync_timeout", None, 1, 2, 0, 1),
@@ -360,7 +380,7 @@ def test_culprits_add_up_also_those_without_a_name(gold: Made) -> None:
 
 
 def test_who_was_waited_for_has_the_name_of_its_membership(gold: Made) -> None:
-    """m1 and m2 share one; of m9 no membership was seen."""
+    """m1 and m2 share a name; m9 has no membership and keeps its id."""
     names = ("name", "rebalances", "waited_s", "waited_max_s")
     rows = gold.rows("gold/waited_for", run="people")
     assert [some(row, *names) for row in rows] == [
@@ -369,11 +389,11 @@ def test_who_was_waited_for_has_the_name_of_its_membership(gold: Made) -> None:
     ]
 
 
-# -- the grains
+# -- sums across tables
 
 
 def added(rows: Iterable[dict[str, Any]], name: str) -> dict[str, int]:
-    """Maps together; the larger count where it is none."""
+    """Sum of the maps in one column."""
     total: Counter[str] = Counter()
     for row in rows:
         total.update(row[name] or {})
@@ -390,7 +410,7 @@ def added(rows: Iterable[dict[str, Any]], name: str) -> dict[str, int]:
 def test_what_adds_up_adds_up(
     gold: Made, fine: str, coarse: str, keys: tuple[str, ...]
 ) -> None:
-    """Hours are groups, and groups are runs; of the largest the largest is the same."""
+    """Hours add up to groups, groups to runs; maxima are maxima of maxima."""
     seen = set()
     for whole in gold.rows(coarse):
         parts = gold.rows(fine, **{key: whole[key] for key in keys})
@@ -409,7 +429,7 @@ def test_what_adds_up_adds_up(
 
 
 def test_causes_and_culprits_are_all_rebalances(gold: Made) -> None:
-    """Each is in one of them."""
+    """Each rebalance counts once in causes and once in culprits."""
     for group in gold.rows("gold/groups"):
         where = {key: group[key] for key in ("run", "group")}
         for path in ("gold/causes", "gold/culprits"):
@@ -418,7 +438,7 @@ def test_causes_and_culprits_are_all_rebalances(gold: Made) -> None:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Of sorted values, interpolated linearly between neighbours."""
+    """Percentile of sorted values, interpolated linearly."""
     at = (len(values) - 1) * share
     low = int(at)
     high = min(low + 1, len(values) - 1)
@@ -426,7 +446,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def test_percentiles_by_chance(gold: Made) -> None:
-    """Of random durations, of a group and of its run, by plain Python."""
+    """Percentiles of random durations equal those of plain Python."""
     for run in ("chance 1", "chance 2"):
         of_run: list[float] = []
         for group in ("a", "b", "c"):

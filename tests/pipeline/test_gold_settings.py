@@ -1,4 +1,4 @@
-"""gold/settings: for each rule a group that needs it, and groups that nearly do."""
+"""gold/settings: for each rule, groups that need it and groups that nearly do."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ SCENES = {**restart_scenes.SCENES, **workload_scenes.SCENES}
 
 
 @pytest.fixture(scope="module")
+def spark(without_java: SparkSession) -> SparkSession:
+    """The local engine; `tests.pipeline.test_engines` compares it with Spark."""
+    return without_java
+
+
+@pytest.fixture(scope="module")
 def gold(spark: SparkSession) -> Iterator[Made]:
     """All scenes, computed once."""
     s = Scenes()
@@ -38,7 +44,7 @@ def gold(spark: SparkSession) -> Iterator[Made]:
 
 @pytest.mark.parametrize("name", SCENES)
 def test_what_a_group_is_told(gold: Made, name: str) -> None:
-    """These rules, and no other; with these numbers, worked out beside the scenes."""
+    """A group gets exactly the scene's rules, with the scene's numbers."""
     rows = {row["rule"]: row for row in gold.rows(PATH, run="r", group=name)}
     want = SCENES[name][1]
     assert rows.keys() == want.keys(), rows
@@ -47,10 +53,10 @@ def test_what_a_group_is_told(gold: Made, name: str) -> None:
 
 
 def test_the_same_seed_with_and_without_tells_better(gold: Made) -> None:
-    """3000 ms save 4 of 5 rebalances in both seeds, and 4 s; 2 pairs: 2 / 5.
+    """A delay of 3000 ms saves 4 of 5 rebalances and 4 s in both seeds; 2 / 5.
 
-    The run of seed 1 has a pair with 1000 ms, too, which saves 2. Where pairs tell that
-    it saves nothing, it is not recommended, whatever was seen.
+    Seed 1 also has a pair with 1000 ms, which saves only 2. Where pairs show that a
+    delay saves nothing, it is not recommended, whatever the events suggest.
     """
     rows = gold.rows(PATH, rule="initial-delay", group="g")
     without = [row for row in rows if row["run"].endswith(" 0")]
@@ -58,30 +64,30 @@ def test_the_same_seed_with_and_without_tells_better(gold: Made) -> None:
     for row in without:
         assert row["suggested"] == "3000"
         assert row["rebalances_saved"] == 4
-        assert (row["paused_saved_s"], row["cases"], row["confidence"]) == (
+        assert (row["downtime_saved_s"], row["cases"], row["confidence"]) == (
             4,
             2,
             0.4,
         )
         assert row["evidence"].startswith(
-            "The same seeds were played with and without a delay of 3000 ms, 2 pairs:"
-            " on average it saved 4.0 rebalances, some in 100 % of them"
+            "The same seeds ran with and without a delay of 3000 ms (2 pairs): it saved"
+            " 4.0 rebalances on average, and some in 100 % of the pairs"
         )
 
 
 def test_rows_are_as_agreed_on(gold: Made) -> None:
-    """No number in words is missing, and none is negative."""
+    """Texts contain no null, and no saving is negative."""
     for row in gold.rows(PATH):
         assert 0 < row["confidence"] < 1
         assert row["cases"] > 0
         assert "null" not in row["evidence"]
         assert row["where"] in {"broker", "client"}
         assert (row["rebalances_saved"] or 0) >= 0
-        assert (row["paused_saved_s"] or 0) >= 0
+        assert (row["downtime_saved_s"] or 0) >= 0
 
 
 def test_no_group_is_told_two_things_about_one_key(gold: Made) -> None:
-    """But two rules may have the same to say."""
+    """Rules that suggest the same setting suggest the same value."""
     told: dict[tuple[str, str, str], set[str]] = {}
     for row in gold.rows(PATH):
         key = (row["run"], row["group"], row["setting"])

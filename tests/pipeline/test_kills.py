@@ -21,7 +21,7 @@ from kohort.pipeline.lake import Lake
 pytestmark = pytest.mark.spark
 
 EVENTS = 20_000
-"""So many that its phases last."""
+"""Enough events for phases that last."""
 
 
 def in_the_middle(folder: Path) -> bool:
@@ -72,7 +72,7 @@ def with_all_tables(build: Path) -> bool:
 def test_a_build_that_is_killed(
     lake: Lake, tmp_path: Path, moment: Callable[[Path], bool]
 ) -> None:
-    """Readers have a whole one all the time; the next one takes away what is left."""
+    """Readers always have a whole build; the next one removes the remains."""
     bronze.ingest(lake, [write(tmp_path / "e.jsonl", event(1), event(2), event(3))])
     first = builds.build(lake, recipe=RECIPE).id
     process = start("build", lake.path)

@@ -1,4 +1,4 @@
-"""Checks of the data: each finds what it is for, and nothing in a run that is whole."""
+"""Data checks: each finds its own fault, and none in a complete run."""
 
 from __future__ import annotations
 
@@ -24,10 +24,17 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+
+@pytest.fixture(scope="module")
+def spark(without_java: SparkSession) -> SparkSession:
+    """The local engine; `tests.pipeline.test_engines` compares it with Spark."""
+    return without_java
+
+
 GOOD = "good"
 SILVER = (
     *("runs", "rebalances", "memberships", "ownership", "pauses", "unread"),
-    "returns",
+    *("returns", "transactions"),
 )
 IDENTITIES = (
     "run string, node int, events long, rows long, first long, last long,"
@@ -39,7 +46,7 @@ SECOND_NS = 1_000_000_000
 
 
 def event(sequence: int, kind: str = "heartbeat", **fields: Any) -> Row:
-    """An event of a node; a microsecond after the one before it."""
+    """An event of node 0; events are a microsecond apart."""
     common = {"node": 0, "group": "g", "time_ns": sequence * 1_000, "wall_ns": NOW_NS}
     return {**common, "sequence": sequence, "kind": kind, **fields}
 
@@ -52,7 +59,7 @@ def owned(member: str, since: int, until: int | None, **fields: Any) -> Row:
 
 
 def rebalance(sequence: int, outcome: str = "completed", **fields: Any) -> Row:
-    """A row of ``silver/rebalances``, by the number of its start."""
+    """A row of ``silver/rebalances``, with the sequence number of its start."""
     row = {"group": "g", "node": 0, "sequence": sequence, "outcome": outcome}
     return {**row, "cause": "member_left", "duration_ns": 5, **fields}
 
@@ -65,14 +72,14 @@ def member(member_id: str, *, known: bool, **fields: Any) -> Row:
 
 @dataclass(frozen=True)
 class Case:
-    """A run with one thing that is wrong.
+    """A run with one fault.
 
     Attributes:
-        found: what the check is to find,
-        of: of what.
-        events: the run's.
-        silver: rows of tables, by their names.
-        numbers: what there is other than usual in its row of identities.
+        found: number of faults that the check has to find.
+        of: number of things that the check looks at.
+        events: the run's events.
+        silver: rows of silver tables, by name.
+        numbers: unusual values in the run's row of identities.
     """
 
     found: int
@@ -90,7 +97,7 @@ SPELL = (
     event(5, "rebalance_started"),
     event(6, "group_loaded", members=["loaded"]),
 )
-"""Three rebalances, and a group that another node has taken over."""
+"""Three rebalances, and a group that moved to another node."""
 
 CASES: Mapping[str, Case] = {
     GOOD: Case(
@@ -101,7 +108,7 @@ CASES: Mapping[str, Case] = {
             "rebalances": [
                 rebalance(1),
                 rebalance(4, "interrupted"),
-                # The last one is under way.
+                # The last rebalance is in progress.
             ],
             "memberships": [
                 member("a", known=True, silent_ns=0),
@@ -136,7 +143,7 @@ CASES: Mapping[str, Case] = {
         ],
     ),
     "time_back": Case(
-        # Within a stretch of numbers, and where one follows another.
+        # Inside a range of sequence numbers, and between two ranges.
         2,
         5,
         [
@@ -181,7 +188,7 @@ CASES: Mapping[str, Case] = {
         3,
         4,
         silver={
-            # The last one while the first one still lasts.
+            # The last one starts while the first one still owns the partition.
             "ownership": [
                 owned("a", 10, None),
                 owned("b", 20, 30),
@@ -204,13 +211,13 @@ CASES: Mapping[str, Case] = {
     ),
 }
 ELSEWHERE = {
-    # What is missing between the two stretches, to have two of them.
+    # A gap between two ranges.
     "time_back": {"missing_events"},
 }
 
 
 def frames(spark: SparkSession, folder: Path, cases: Mapping[str, Case]) -> Row:
-    """What the checks look at; each case is a run."""
+    """Inputs of the checks; each case is a run."""
     from pyspark.sql import functions as sql
 
     runs = [
@@ -265,7 +272,7 @@ def _numbers(case: Case) -> Row:
 def found(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Mapping[tuple[str, str | None], Row]:
-    """All checks of all cases, made once."""
+    """Results of all checks of all cases, computed once."""
     made = frames(spark, tmp_path_factory.mktemp("quality"), CASES)
     rules = Rules(thresholds={"copies": 0.5})
     rows = quality.judged(made, rules).collect()
@@ -276,7 +283,7 @@ def found(
 def test_a_check_finds_what_is_wrong(
     found: Mapping[tuple[str, str | None], Row], check: str
 ) -> None:
-    """So many of so many; and it marks the run, or fails the build."""
+    """A check counts the faults, and marks the run or fails the build."""
     case, row = CASES[check], found[check, check]
     assert (row["found"], row["of"]) == (case.found, case.of)
     assert row["share"] == case.found / case.of
@@ -288,7 +295,7 @@ def test_a_check_finds_what_is_wrong(
 def test_a_check_finds_nothing_else(
     found: Mapping[tuple[str, str | None], Row], check: str
 ) -> None:
-    """It passes in a run that has a bit of everything, and in those of other checks."""
+    """A check passes in a run with every kind of event, and in other checks' cases."""
     assert found[check, GOOD]["found"] == 0
     for run in CASES:
         row = found[check, run]
@@ -299,7 +306,7 @@ def test_a_check_finds_nothing_else(
 def test_every_check_has_a_case_and_a_row_for_each_run(
     found: Mapping[tuple[str, str | None], Row],
 ) -> None:
-    """None is forgotten; what is no event belongs to no run."""
+    """Every check has a case; lines that are not events belong to no run."""
     of_runs = {*quality.CHECKS} - {"quarantined_lines"}
     assert {*CASES} == {*of_runs, GOOD}
     wanted = {(check, run) for check in of_runs for run in CASES}
@@ -309,11 +316,11 @@ def test_every_check_has_a_case_and_a_row_for_each_run(
     assert (row["found"], row["of"], row["outcome"]) == (1, events + 1, MARKED)
 
 
-# -- what becomes of a build
+# -- builds
 
 
 def _made_of(made: Frames) -> Recipe:
-    """Tables as they are, and the checks of them."""
+    """A recipe of given tables, with the checks on them."""
 
     def function(path: str) -> TableFunction:
         return lambda frames, options: made[path]
@@ -330,7 +337,7 @@ def built(
     cases: Mapping[str, Case],
     **more: Any,
 ) -> Build:
-    """A build of such runs."""
+    """Builds these runs."""
     made = frames(lake.spark, tmp_path, cases)
     return builds.build(
         lake,
@@ -343,7 +350,7 @@ def built(
 
 
 def test_a_check_marks_a_run_or_fails_the_build(lake: Lake, tmp_path: Path) -> None:
-    """As the user wants it; what failed is not published, and can be looked at."""
+    """The user's rules decide; a failed build is not published but can be read."""
     both = {name: CASES[name] for name in (GOOD, "time_back")}
     marked = built(lake, tmp_path, Rules(), both)
     assert (marked.outcome, marked.is_published) == (MARKED, True)
@@ -359,18 +366,18 @@ def test_a_check_marks_a_run_or_fails_the_build(lake: Lake, tmp_path: Path) -> N
     (row,) = seen.where("outcome = 'failed'").collect()
     assert (row["check"], row["run"], row["threshold"]) == ("time_back", "time_back", 0)
 
-    # With another threshold, of the run's rows as they were carried over.
+    # Another threshold applies to rows carried over from the last build.
     rules = Rules({"time_back": 0.4}, {"time_back": FAILED})
     passed = built(lake, tmp_path, rules, {GOOD: CASES[GOOD]}, runs=[GOOD])
     assert (passed.runs, passed.outcome) == ([GOOD], PASSED)
     (check,) = [each for each in passed.checks if each.name == "time_back"]
     assert (check.found, check.share, check.threshold) == (2, 2 / 5, 0.4)
-    # What failed before it is gone; what was published before it stays.
+    # The earlier failed build is removed; the published one stays.
     assert lake.names("builds") == sorted([marked.id, passed.id])
 
 
 def test_a_lake_is_looked_at_as_it_is(lake: Lake, tmp_path: Path) -> None:
-    """Numbers that are missing, and lines that are no events, of files."""
+    """Checks of a lake find missing sequence numbers and lines that are not events."""
     path = tmp_path / "events.jsonl"
     common = {"schema": 1, "run": "r", "labels": {}}
     there = [{**common, **event(n)} for n in (1, 2, 5)]

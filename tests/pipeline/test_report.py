@@ -1,4 +1,4 @@
-"""The report's queries, and the page that is made of what they give."""
+"""The report's queries, and the page made from their answers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from scipy.stats import binom
 from tests.pipeline import report_builds
 from tests.pipeline.sql_tables import Made
 
 from kohort.pipeline import report
+from kohort.pipeline.report.comparison import compare
 from kohort.pipeline.report.page import page
 from kohort.pipeline.report.queries import BY_NAME, Answers, ask
 
@@ -23,11 +25,11 @@ pytestmark = pytest.mark.spark
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 NO_NUMBERS_OF_OURS = {"term", "about", "command", "query", "name"}
-"""Classes of what has digits and is no number: words, names, commands."""
+"""CSS classes of texts whose digits are not numbers: words, names, commands."""
 
 
 class Reader(HTMLParser):
-    """Reads a page: its ids, its links, and texts with digits that are no links."""
+    """Collects a page's ids, links, and texts with digits outside links."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -42,7 +44,7 @@ class Reader(HTMLParser):
         assert not self._open
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Remembers what is open."""
+        """Adds to the stack of open elements."""
         said = {key: value or "" for key, value in attrs}
         self.ids |= {said["id"]} if "id" in said else set()
         for key in ("href", "src", "srcset", "action", "data"):
@@ -56,12 +58,12 @@ class Reader(HTMLParser):
             self._open.append((tag, said))
 
     def handle_endtag(self, tag: str) -> None:
-        """What ends is what was opened last: the page nests."""
+        """Closes the last open element; asserts that elements nest."""
         opened, _ = self._open.pop()
         assert opened == tag
 
     def handle_data(self, data: str) -> None:
-        """Text: a digit in it is linked, or no number of ours."""
+        """Collects text with digits that is neither linked nor exempt."""
         tags = {tag for tag, _ in self._open}
         if tags & {"script", "style"}:
             return
@@ -83,18 +85,18 @@ class Reader(HTMLParser):
 
 
 def spoken(text: str) -> str:
-    """The text of a page, however its lines are broken."""
+    """Text of a page, with line breaks normalised."""
     return re.sub(r"\s+", " ", "".join(Reader(text).texts))
 
 
 @pytest.fixture(scope="module")
 def empty(spark: SparkSession) -> Answers:
-    """What they say of tables without rows."""
+    """Query results for tables without rows."""
     return report_builds.answers(Made, spark)
 
 
 def test_each_query_runs_and_says_what_its_columns_mean(bad: Answers) -> None:
-    """Each has rows here, so that each is seen in the report."""
+    """Each query returns rows here, so that the report shows each."""
     assert bad.keys() == report.QUERIES.keys()
     for name, answer in bad.items():
         assert len(answer), name
@@ -108,7 +110,7 @@ def test_each_query_runs_and_says_what_its_columns_mean(bad: Answers) -> None:
 def test_every_number_leads_to_a_query_that_is_there(
     bad: Answers, large: Answers, empty: Answers
 ) -> None:
-    """In sentences and tables alike; and all other links lead somewhere, too."""
+    """Numbers in sentences and tables link to queries; no link is dead."""
     for answers in (bad, large, empty):
         read = Reader(page(answers, about=report_builds.ABOUT))
         assert read.unlinked == []
@@ -116,13 +118,17 @@ def test_every_number_leads_to_a_query_that_is_there(
             link for link in read.links if link.removeprefix("#") not in read.ids
         } == set()
         assert {f"q-{name}" for name in report.QUERIES} <= read.ids
-    links = (Reader(page(answers, about={})).links for answers in (bad, large))
+    compared = compare(large["run_metrics"], "scenario")
+    links = (
+        Reader(page(answers, about={}, compared=each)).links
+        for answers, each in ((bad, None), (large, compared))
+    )
     used = {link for each in links for link in each if "#q-" in link}
     assert {f"#q-{name}" for name in report.QUERIES} == used
 
 
 def test_the_page_asks_nobody_for_anything(bad: Answers) -> None:
-    """It has no address but its own parts, and a policy that allows none."""
+    """The page has no external address, and its policy allows none."""
     read = Reader(page(bad, about=report_builds.ABOUT))
     assert read.addresses == ["data:,"]
     assert "default-src 'none'" in read.policy
@@ -132,7 +138,7 @@ def test_the_page_asks_nobody_for_anything(bad: Answers) -> None:
 
 
 def test_names_are_texts(bad: Answers) -> None:
-    """Whatever groups, members, labels, errors and files are called."""
+    """Names of groups, members, labels, errors and files appear as plain text."""
     text = page(bad, about=report_builds.ABOUT)
     read = Reader(text)
     shown = "".join(read.texts)
@@ -144,61 +150,124 @@ def test_names_are_texts(bad: Answers) -> None:
 
 
 def test_the_numbers_are_those_of_the_queries(bad: Answers) -> None:
-    """The sentences that a reader starts with, word for word."""
+    """The summary has these exact sentences."""
     said = spoken(page(bad, about=report_builds.ABOUT))
     for sentence in (
-        "1 run of 30 min, between",
+        "1 run, 30 min, between",
         "36 rebalances: 29 ended with an assignment, 7 were interrupted",
-        "paused for 124 member-seconds, 0.5 % of the 24,700 member-seconds",
-        "Partitions had no reader for 50 partition-seconds together.",
-        "Its partitions had no reader for 50 partition-seconds together: paused (37.5,",
-        "12.5 s at the longest) and expired (12.5, 12.5 s at the longest).",
-        "There are gaps: 5 events are missing of 4,321.",
+        "paused for 124 member-seconds.",
+        "no reader for 50 partition-seconds, 0.5 % of the 10,000 partition-seconds",
+        "its partitions had no reader for 50 partition-seconds, 2 % of their time:",
+        "paused (37.5,",
+        "up to 12.5 s) and expired (12.5, up to 12.5 s).",
+        "Gaps: 5 events are missing of 4,321.",
         "The data failed checks",
-        "1.68 % of its capacity",
         "1 storm: 6 rebalances that started within 31 s",
-        "expired 4 times between 18:00:50 and 18:03:50, again and again",
-        "12.5 partition-seconds together, 12.5 s at the longest",
-        "Lag grew in 3 of 4 rebalances that commits tell of, by 600 records at",
-        "the median and 900 at the most; it was worked off 1.5 s after the end",
+        "expired 4 times between 18:00:50 and 18:03:50, repeatedly",
+        "had no reader for 12.5 partition-seconds, up to 12.5 s each",
+        "Lag grew in 3 of 4 rebalances with known lag, by a median of 600 records",
+        "and at most 900; the group caught up a median of 1.5 s after the end",
         "3 commits of 103 were refused",
-        "At least 41 records were processed twice, after commits that were refused",
-        "It was full (group.max.size): 17 refusals",
-        "rather sure (0.7 of 1, from 7 cases)",
-        "a hint (0.35 of 1, from 17 cases)",
-        "at the most, 11 rebalances and 55.5 member-seconds.",
+        "At least 41 records were processed twice, after refused commits",
+        "The group was full (group.max.size): 17 refusals",
+        "Confidence: high (0.7 of 1, from 7 cases)",
+        "Confidence: low (0.35 of 1, from 17 cases)",
+        "Saves at most 55.5 partition-seconds of downtime and 11 rebalances.",
+        "Both suggestions for this group together save at most 61.5 partition-seconds",
+        "it was open for longer than its timeout",
     ):
         assert sentence in said
+
+
+def test_a_group_has_its_course_in_words_and_charts(bad: Answers) -> None:
+    """Rebalances are sentences; charts have members, capacity and lag."""
+    text = page(bad, about=report_builds.ABOUT)
+    said = spoken(text)
+    for sentence in (
+        "18:01:50: a member sent no heartbeat for its session timeout",
+        "After 1 s, 2 members had their assignment; partitions had no reader for 1",
+        "It was 4 s long and ended without an assignment (cut)",
+        "A part for each of the 6 most affected groups follows; 1 other group has no",
+    ):
+        assert sentence in said
+    ids = Reader(text).ids
+    assert {"chart-members-0", "chart-capacity-0", "chart-group-lag-0"} <= ids
+    assert text.count('<details class="group" open>') == 3
+
+
+def test_the_lag_of_a_group_adds_up_its_partitions(bad: Answers) -> None:
+    """Each commit replaces the lag of its partition; the sum is the group's."""
+    behind = [0, 0]
+    sums = []
+    for number in range(20):
+        behind[number % 2] = 10 * (number % 7)
+        sums.append(sum(behind))
+    assert [row["lag"] for row in bad["group_lag"]] == sums
+
+
+def test_percentiles_have_intervals_that_cover_95_percent(spark: SparkSession) -> None:
+    """Durations of 1 to n s: the interval of p50 needs 6 of them, that of p95 92."""
+    made = Made(spark)
+    sizes = (5, 6, 40, 91, 92, 400)
+    made.rows(
+        "silver/rebalances",
+        *(
+            {
+                "run": "r",
+                "group": str(n),
+                "number": place,
+                "outcome": "completed",
+                "duration_ns": place * 1_000_000_000,
+            }
+            for n in sizes
+            for place in range(1, n + 1)
+        ),
+    )
+    found = {int(row["group"]): row for row in ask(spark, "durations")}
+    for part, share, fewest in (("p50", 0.5, 6), ("p95", 0.95, 92)):
+        for n in sizes:
+            low = found[n][f"duration_{part}_low_s"]
+            high = found[n][f"duration_{part}_high_s"]
+            if n < fewest:
+                assert low is None
+                assert high is None
+                continue
+            assert low <= found[n][f"duration_{part}_s"] <= high
+            # The true percentile lies between the ranks low and high if the number of
+            # durations below it is from low to high - 1.
+            hits = binom.cdf(high - 1, n, share) - binom.cdf(low - 1, n, share)
+            assert 0.95 <= hits < 0.985
 
 
 def test_without_rows_it_says_so(empty: Answers) -> None:
-    """Sane sentences, and no chart."""
+    """Without rows, the report has sensible sentences and no chart."""
     text = page(empty, about={})
     said = "".join(Reader(text).texts)
     for sentence in (
-        "There are no runs in these tables: nothing was recorded yet.",
+        "These tables have no runs: no events were recorded yet.",
         "The data was not checked",
-        "There is no rebalance to be shown.",
-        "No group is affected by anything that is looked at.",
+        "No rebalance to show.",
+        "No group is affected.",
         "No member expired.",
         "No commit was refused.",
         "No join was refused.",
-        "No rule found a setting that may help.",
+        "No rule found a setting to change.",
     ):
         assert sentence in said
     assert "data-chart" not in text
+    assert 'href="#transactions"' not in text
     assert len(text) < 100_000
 
 
 def test_many_runs_and_groups_are_a_few_and_how_many_more(large: Answers) -> None:
-    """The worst first; a spread over runs; and a page that a browser can hold."""
+    """The page shows the worst first and a spread over runs, and stays small."""
     text = page(large, about=report_builds.ABOUT)
     said = "".join(Reader(text).texts)
     assert "200 runs" in said
-    assert "And 285 more." in said
+    assert "And 275 more." in said
     assert "And at least 188 more." in said
     assert "(by run: 9.97 % to 9.97 %)" in said
-    assert "How much the runs of a scenario differ." in said
+    assert "Differences between the runs of a scenario." in said
     assert "All 10 checks of the data passed." in said
     assert len(text) < 3_500_000
 
@@ -206,7 +275,7 @@ def test_many_runs_and_groups_are_a_few_and_how_many_more(large: Answers) -> Non
 def test_a_report_of_some_runs_has_queries_of_those(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Names of runs with quotes, too; the query that is shown gives the number."""
+    """A shown query gives the shown number, even if run names have quotes."""
     made = Made(spark)
     name = "it's \\ '; --"
     made.rows(
@@ -226,13 +295,13 @@ def test_a_report_of_some_runs_has_queries_of_those(
     output = tmp_path / "report.html"
     report.write(spark, output, runs=[name], about=report_builds.ABOUT)
     said = "".join(Reader(output.read_text()).texts)
-    assert "Only of the runs: it's" in said
+    assert "Only these runs: it's" in said
     assert "kohort pipeline query --name summary --build 2026" in said
     assert report.sql("summary", [name]) in said
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_the_same_tables_make_the_same_report(bad: Answers) -> None:
-    """Byte for byte."""
+    """Two reports of the same tables are equal byte for byte."""
     first = page(bad, about=report_builds.ABOUT)
     assert first == page(bad, about=report_builds.ABOUT)

@@ -1,4 +1,4 @@
-"""The rows of the report's tables, as a browser has them; made without Spark.
+"""Rows of the report's tables, as a browser shows them; computed without Spark.
 
 The report needs the extra ``kohort[pipeline]``, as all tests of this mark do.
 """
@@ -21,14 +21,14 @@ RUN = {
     "groups": 2,
     "rebalances": 0,
     "paused_s": 1.5,
-    "capacity_lost": 0.25,
-    "unread_s": None,
+    "downtime_share": 0.25,
+    "downtime_s": None,
 }
 SUMMARY = {"runs": 1, "covered_s": 90.0, "all_groups": 2}
 
 
 def cells(row: str) -> list[str]:
-    """The texts of a row's cells."""
+    """Texts of a row's cells."""
     found = re.findall(r"<(th|td)[^>]*>(.*?)</\1>", row, re.DOTALL)
     texts = (unescape(re.sub("<[^>]*>", "", text)) for _, text in found)
     return [" ".join(text.split()) for text in texts]
@@ -36,7 +36,7 @@ def cells(row: str) -> list[str]:
 
 @pytest.mark.spark
 def test_a_row_has_a_cell_for_each_column() -> None:
-    """Numbers in their units, with a link to the query; null is a dash."""
+    """Numbers have units and a link to the query; null is a dash."""
     from kohort.pipeline.report.page import page
 
     answers = {name: Answer((), ()) for name in QUERIES} | {
@@ -44,7 +44,7 @@ def test_a_row_has_a_cell_for_each_column() -> None:
         "summary": Answer((), ({**RUN, **SUMMARY},)),
     }
     text = page(answers, about={})
-    table = text.partition("<caption>Runs, those first")[2].partition("</table>")[0]
+    table = text.partition("<caption>Runs, most downtime")[2].partition("</table>")[0]
     head, row = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
     assert dict(zip(cells(head), cells(row), strict=True)) == {
         "run": "r-1",
@@ -55,7 +55,7 @@ def test_a_row_has_a_cell_for_each_column() -> None:
         "groups": "2",
         "rebalances": "0",
         "paused, member-s": "1.5",
-        "capacity lost": "25 %",
-        "unread, partition-s": "\N{EN DASH}",
+        "downtime, share": "25 %",
+        "downtime, partition-s": "\N{EN DASH}",
     }
     assert row.count('href="#q-runs"') == 8

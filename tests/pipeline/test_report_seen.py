@@ -1,4 +1,4 @@
-"""The report in headless Chromium, as a reader has it before them."""
+"""Opens the report in headless Chromium and checks its looks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from kohort.pipeline.report.queries import Answers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.interop]
 
 DRAWN_MS = 60_000.0
 
-# The contrast of all texts, charts and all, against what is behind them: the lowest.
+# Lowest contrast between a text and its background, charts included.
 SEEN = f"""() => {{{CONTRAST}
   const page = getComputedStyle(document.body).backgroundColor;
   const found = texts("script, style, .skip").map((element) => {{
@@ -34,14 +35,20 @@ SEEN = f"""() => {{{CONTRAST}
 }}"""
 
 
+@pytest.fixture(scope="module")
+def spark(without_java: SparkSession) -> SparkSession:
+    """The local engine."""
+    return without_java
+
+
 @dataclass
 class Open:
-    """A report that is open.
+    """An open report.
 
     Attributes:
-        page: Playwright's.
-        asked: what it asked for, besides its own file.
-        said: on the console, and errors.
+        page: the Playwright page.
+        asked: URLs of its requests, except its own file.
+        said: console messages and page errors.
     """
 
     page: Page
@@ -49,7 +56,7 @@ class Open:
     said: list[str] = field(default_factory=list)
 
     def goto(self, file: Path) -> None:
-        """Opens it; whatever it asks for is refused, and remembered."""
+        """Opens a report; aborts and records every request except for the file."""
 
         def answer(route: Route) -> None:
             url = route.request.url
@@ -67,7 +74,7 @@ class Open:
 
     @property
     def width(self) -> int:
-        """Pixels that the page is wide; more than its window has, and it scrolls."""
+        """Width of the page in pixels; if wider than the window, it scrolls."""
         return int(self.page.evaluate("document.documentElement.scrollWidth"))
 
 
@@ -76,14 +83,14 @@ Show = Callable[..., Open]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One for all tests of this module."""
+    """One browser for all tests of this module."""
     with chromium() as started:
         yield started
 
 
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
-    """Opens a report; in the end it must have asked nobody, and not complained."""
+    """Opens a report; fails if it makes a request or logs an error."""
     opened: list[Open] = []
 
     def shown(answers: Answers, **settings: Any) -> Open:
@@ -106,11 +113,11 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
 
 
 def test_all_charts_are_drawn_and_nobody_is_asked(bad: Answers, show: Show) -> None:
-    """With the names of users as texts, in marks and in what is said of them."""
+    """Users' names are plain text in chart marks and their descriptions."""
     shown = show(bad)
     charts = shown.page.locator("figure .chart")
     drawn = shown.page.locator("figure .chart .main-svg:first-child")
-    assert charts.count() == drawn.count() == 5
+    assert charts.count() == drawn.count() == 8
     texts = shown.page.locator("#chart-timeline").text_content() or ""
     assert "<img src=x onerror='window." in texts
     assert "</script><script>window.hit" in texts
@@ -127,7 +134,7 @@ def test_all_charts_are_drawn_and_nobody_is_asked(bad: Answers, show: Show) -> N
 
 
 def test_a_mark_and_a_number_lead_to_their_query(bad: Answers, show: Show) -> None:
-    """The heading of the query is there, and is what was gone to."""
+    """A click leads to the heading of the query."""
     shown = show(bad)
     shown.page.locator("#short a.n").first.click()
     assert shown.page.evaluate("location.hash") == "#q-summary"
@@ -135,7 +142,7 @@ def test_a_mark_and_a_number_lead_to_their_query(bad: Answers, show: Show) -> No
     shown.page.locator("#chart-timeline").scroll_into_view_if_needed()
     point = shown.page.locator("#chart-timeline .points path").last
     point.hover(force=True)
-    # Plotly looks at most every 50 ms, and of a click with nothing under it says none.
+    # Plotly hovers at most every 50 ms, and emits no click without a hovered mark.
     shown.page.wait_for_selector("#chart-timeline .hovertext")
     point.click(force=True)
     shown.page.wait_for_function("() => location.hash === '#q-timeline'")
@@ -143,14 +150,14 @@ def test_a_mark_and_a_number_lead_to_their_query(bad: Answers, show: Show) -> No
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_can_be_read(bad: Answers, show: Show, scheme: str) -> None:
-    """Contrast as measured, of all that is written, in charts, too."""
+    """All text has enough measured contrast, charts included."""
     found = show(bad, color_scheme=scheme).page.evaluate(SEEN)
     assert len(found) > 300
     assert [each for each in found if each[0] < ENOUGH] == []
 
 
 def test_colours_change_with_the_system(bad: Answers, show: Show) -> None:
-    """While it is open: charts are drawn anew."""
+    """An open report redraws its charts."""
     shown = show(bad, color_scheme="light")
     ink = "getComputedStyle(document.querySelector('#chart-timeline .ytick text')).fill"
     assert shown.page.evaluate(ink) == "rgb(26, 31, 38)"
@@ -161,17 +168,17 @@ def test_colours_change_with_the_system(bad: Answers, show: Show) -> None:
 
 
 def test_on_a_telephone_nothing_is_cut_off(bad: Answers, show: Show) -> None:
-    """400 pixels: the page does not scroll to the side, tables do by themselves."""
+    """At 400 pixels the page does not scroll sideways; wide tables do."""
     shown = show(bad, viewport={"width": 400, "height": 800})
     assert shown.width == 400
     assert shown.page.locator("figure .chart").first.bounding_box()["width"] <= 400  # type: ignore[index]
 
 
 def test_without_a_mouse_and_without_eyes(bad: Answers, show: Show) -> None:
-    """Headings in order, all that can be used has a name, and Tab goes through."""
+    """Headings are in order, controls have names, and Tab reaches them."""
     shown = show(bad)
     levels = shown.page.evaluate(
-        "[...document.querySelectorAll('h1,h2,h3')].map((e) => Number(e.tagName[1]))"
+        "[...document.querySelectorAll('h1,h2,h3,h4')].map((e) => Number(e.tagName[1]))"
     )
     assert levels[0] == 1
     steps = itertools.pairwise(levels)
@@ -186,7 +193,7 @@ def test_without_a_mouse_and_without_eyes(bad: Answers, show: Show) -> None:
     used = {"link", "button", "table", "region", "image", "navigation", "heading"}
     assert [role for role, name in seen if role in used and not name] == []
     assert (
-        sum(name.startswith("Chart: ") for role, name in seen if role == "group") == 5
+        sum(name.startswith("Chart: ") for role, name in seen if role == "group") == 8
     )
     shown.page.keyboard.press("Tab")
     assert shown.page.evaluate("document.activeElement.textContent") == (
@@ -201,7 +208,7 @@ def test_without_a_mouse_and_without_eyes(bad: Answers, show: Show) -> None:
 
 
 def test_every_chart_has_a_table_with_its_numbers(bad: Answers, show: Show) -> None:
-    """Of the same query; it is what a reader without the chart has."""
+    """The table comes from the chart's query, for readers without the chart."""
     shown = show(bad)
     queries = shown.page.evaluate(
         "[...document.querySelectorAll('.chart')].map((e) => e.dataset.query)"
@@ -212,8 +219,37 @@ def test_every_chart_has_a_table_with_its_numbers(bad: Answers, show: Show) -> N
 
 
 def test_two_hundred_runs_can_be_looked_at(large: Answers, show: Show) -> None:
-    """With charts of the worst only."""
+    """A report of 200 runs has charts of the worst only."""
     shown = show(large)
     assert shown.page.locator("#chart-durations .ytick").count() == 15
     assert shown.page.locator("#chart-timeline .ytick").count() == 12
     assert shown.width == 1200
+
+
+def test_a_link_to_a_closed_part_opens_it(large: Answers, show: Show) -> None:
+    """The part's charts are drawn as it opens."""
+    shown = show(large)
+    chart = shown.page.locator("#chart-members-3 .main-svg").first
+    assert chart.count() == 0
+    shown.page.locator("#short a[href='#g-3']").first.click()
+    chart.wait_for(timeout=DRAWN_MS)
+    assert shown.page.locator("details.group[open]").count() == 4
+
+
+def test_on_paper_all_parts_are_open_and_nothing_is_cut_off(
+    large: Answers, show: Show
+) -> None:
+    """A sheet is 1,030 pixels wide, and white; afterwards all is as before."""
+    shown = show(large, viewport={"width": 1030, "height": 700}, color_scheme="dark")
+    shown.page.emulate_media(media="print")
+    shown.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert shown.page.locator("details.group:not([open])").count() == 0
+    drawn = shown.page.locator("figure .chart .main-svg:first-child")
+    assert drawn.count() == shown.page.locator("figure .chart").count()
+    assert shown.width == 1030
+    ground = "getComputedStyle(document.body).backgroundColor"
+    assert shown.page.evaluate(ground) == "rgb(255, 255, 255)"
+    shown.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert shown.page.locator("details.group[open]").count() == 3
+    sheets = shown.page.pdf(prefer_css_page_size=True)
+    assert sheets.count(b"/Type /Page\n") >= 12

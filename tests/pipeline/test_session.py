@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 
 def refused(call: str, **environment: str) -> str:
-    """What a session says that does not start, in a process of its own."""
+    """The error of a session that does not start, in a separate process."""
     program = (
         "import sys; from kohort.pipeline.session import *\n"
         f"try: {call}\n"
@@ -38,15 +38,37 @@ def refused(call: str, **environment: str) -> str:
 
 
 def test_what_is_missing(tmp_path: Path) -> None:
-    """PySpark, Java, a jar, or who was named as the master."""
+    """PySpark, Java, a jar, or the master."""
     without = "sys.modules['pyspark'] = None; session()"
-    assert "pip install 'kohort[pipeline]'" in refused(without)
+    assert "pip install 'kohort[spark]'" in refused(without)
     assert "set it to where Java 17 is" in refused("session()", JAVA_HOME=str(tmp_path))
     assert "needs Java 17" in refused("session()", JAVA_HOME="", PATH=str(tmp_path))
     assert "there is no jar no.jar" in refused("session(jars=['no.jar'])")
     assert "a-b is no master" in refused("session('a-b')")
     told = refused("session('spark://127.0.0.1:1')")
     assert told.startswith("no Spark master answers at spark://127.0.0.1:1: ")
+
+
+def test_python_workers_are_of_this_python(tmp_path: Path) -> None:
+    """The python3 of the path may be another one, without PySpark."""
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.chmod(0o755)
+    program = (
+        "import sys; from kohort.pipeline import session\n"
+        "spark = session.session('local[1]')\n"
+        "rows = spark.sparkContext.parallelize([0], 1)\n"
+        "print(*rows.map(lambda _: sys.executable).collect())\n"
+        "session.stop(spark)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [sys.executable]
 
 
 def test_a_java_that_is_too_old(tmp_path: Path) -> None:

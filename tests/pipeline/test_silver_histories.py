@@ -1,7 +1,7 @@
-"""Silver of random histories, and of a scene for every cause: as loops have it.
+"""Silver of random histories and of a scene for every cause equals plain loops.
 
-Some hundred coordinators in one table, computed once; `tests.pipeline.silver_oracle`
-reads the same definitions in plain Python.
+Some hundred coordinators share one table, computed once; `tests.pipeline.silver_oracle`
+implements the same definitions in plain Python.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ pytestmark = pytest.mark.spark
 
 HISTORIES = 200
 AGAIN = 40
-"""So many of them are computed once more, without the others, in another order."""
+"""Number of histories computed again, without the others, in another order."""
 By = Mapping[str, Mapping[str, list[Row]]]
 """Rows by path and run."""
 
 
 def told() -> dict[str, list[Event]]:
-    """The events of each run: histories, and a scene for each kind and cause."""
+    """Events by run: random histories, and a scene for each kind and cause."""
     found: dict[str, list[Event]] = {
         f"history-{seed}": with_accounts(history(seed)) for seed in range(HISTORIES)
     }
@@ -59,7 +59,7 @@ def told() -> dict[str, list[Event]]:
 
 
 def by_run(tables: Mapping[str, Iterable[Row]]) -> By:
-    """The rows of each run; rebalances by their numbers."""
+    """Groups rows by path and run; rebalances in order of their numbers."""
     found: dict[str, dict[str, list[Row]]] = {}
     for path, table in tables.items():
         found[path] = defaultdict(list)
@@ -70,7 +70,7 @@ def by_run(tables: Mapping[str, Iterable[Row]]) -> By:
 
 @pytest.fixture(scope="module")
 def events() -> dict[str, list[Event]]:
-    """By run."""
+    """Events by run."""
     return told()
 
 
@@ -80,7 +80,7 @@ def silver(
     tmp_path_factory: pytest.TempPathFactory,
     events: Mapping[str, list[Event]],
 ) -> By:
-    """All tables of all of them."""
+    """All silver tables of all runs."""
     from kohort.pipeline.silver import TABLE_FUNCTIONS
 
     folder = tmp_path_factory.mktemp("silver")
@@ -89,7 +89,7 @@ def silver(
     return by_run({path: rows(tables[path]) for path in TABLE_FUNCTIONS})
 
 
-# -- against a plain reading
+# -- compared with loops
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def silver(
 def test_a_table_is_what_loops_make_of_its_words(
     events: Mapping[str, list[Event]], silver: By, path: str
 ) -> None:
-    """Row by row, for each run."""
+    """Each run has the same rows in the table and from the loops."""
     seen = 0
     for run, history_ in events.items():
         own = [e for e in in_order(history_) if e["group"] == "g"]
@@ -132,11 +132,11 @@ def test_a_table_is_what_loops_make_of_its_words(
 
 
 def test_shares_are_what_no_assignment_can_better() -> None:
-    """The least that has to move, by trying all assignments with the same shares."""
+    """No assignment with the same shares needs fewer moves; all are tried."""
     dice = random.Random(8)
     for _ in range(60):
         members, size = range(dice.randrange(1, 4)), dice.randrange(1, 6)
-        # -1: who had it is no member any more.
+        # -1: the previous owner is no longer a member.
         had = [dice.choice([-1, *members]) for _ in range(size)]
         shares = sorted(Counter(dice.choice(members) for _ in range(size)).values())
         least = min(
@@ -152,7 +152,7 @@ def test_shares_are_what_no_assignment_can_better() -> None:
 def test_a_rebalance_is_its_account(
     events: Mapping[str, list[Event]], silver: By
 ) -> None:
-    """Field by field, in order, however it ended."""
+    """Each rebalance equals its account in every field, whatever its outcome."""
     other = {
         "sequence": "started_sequence",
         "join_ended": "join_ended_by",
@@ -173,7 +173,7 @@ def test_a_rebalance_is_its_account(
     assert outcomes.keys() >= {"completed", "emptied", "interrupted", "moved"}
 
 
-# -- what does not matter
+# -- irrelevant differences
 
 
 def test_neither_order_nor_company_matters(
@@ -182,9 +182,9 @@ def test_neither_order_nor_company_matters(
     events: Mapping[str, list[Event]],
     silver: By,
 ) -> None:
-    """Late events, out of order, in other partitions, and only some of the runs.
+    """Shuffled and repartitioned events of only some runs give the same rows.
 
-    So a stream that makes the runs anew that a batch has touched comes to the same.
+    So a stream may recompute only the runs that a batch has touched.
     """
     from kohort.pipeline.silver import TABLE_FUNCTIONS
 
@@ -199,13 +199,13 @@ def test_neither_order_nor_company_matters(
         assert counted(rows(tables[path])) == counted(before), path
 
 
-# -- what they are made of
+# -- inputs
 
 
 def test_tables_have_their_schemas(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Names, order and types; and nothing of Python in any plan."""
+    """Tables have the right names, order and types; no plan contains Python."""
     from kohort.pipeline.silver import TABLE_FUNCTIONS
     from kohort.pipeline.table_functions import EVENTS, Options
 
@@ -218,4 +218,4 @@ def test_tables_have_their_schemas(
         frames[path] = TABLE_FUNCTIONS[path](frames, Options())
         schema = [(field.name, field.dataType) for field in frames[path].schema]
         assert schema == [(field.name, field.dataType) for field in table.schema()]
-        check_plan(path, frames[path]._jdf.queryExecution().toString())
+        check_plan(path, frames[path])

@@ -1,4 +1,4 @@
-"""Silver of scenes whose numbers are known: told by hand, each a run of its own."""
+"""Silver of handwritten scenes with known numbers, each in its own run."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Silver = Callable[..., list[Row]]
 
 
 def scene(tell: Scene) -> Scene:
-    """A scene; its run has its name."""
+    """Registers a scene; its run gets its name."""
     SCENES[tell.__name__.strip("_")] = tell
     return tell
 
 
 @pytest.fixture(scope="module")
 def silver(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Silver:
-    """Rows of a table of silver, of a run, in the order of a column."""
+    """Rows of one run in a silver table, ordered by a column."""
     from kohort.pipeline.silver import TABLE_FUNCTIONS
 
     folder = tmp_path_factory.mktemp("silver")
@@ -62,12 +62,12 @@ def silver(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sil
 
 
 def at(row: Row, *names: str) -> list[float | None]:
-    """Times of a row, in seconds from the beginning of all scenes."""
+    """Times of a row, in seconds since the start of the scenes."""
     return [None if row[n] is None else (row[n] - BEGIN) / S for n in names]
 
 
 def pair(protocol: str = "range", instance: str | None = None) -> Stream:
-    """Ana has partitions 0 and 1, ben 2 and 3; ten seconds have gone by."""
+    """Ana owns partitions 0 and 1, ben 2 and 3; ten seconds have passed."""
     stream = Stream(protocol=protocol)
     stream.comes("ana", instance)
     stream.rebalance("member_joined", "ana", owned={"ana": [0, 1, 2, 3]})
@@ -85,12 +85,12 @@ def pair(protocol: str = "range", instance: str | None = None) -> Stream:
 
 
 def commits(stream: Stream, name: str, *rows: tuple[int, int, int | None]) -> None:
-    """An OffsetCommit of (partition, offset, end) rows of the topic "t"."""
+    """Adds an OffsetCommit of (partition, offset, end) rows of the topic "t"."""
     stream.say("offsets_committed", name, offsets=offsets(*rows))
 
 
 def refuses(stream: Stream, name: str, *rows: tuple[int, int, int | None]) -> None:
-    """The same, refused."""
+    """Adds a refused OffsetCommit with the same kind of rows."""
     error = "UNKNOWN_MEMBER_ID"
     stream.say("commit_refused", name, error=error, offsets=offsets(*rows))
 
@@ -115,7 +115,7 @@ def _cooperative() -> Sequence[Event]:
 
 
 def test_a_rebalance_is_from_its_start_to_its_assignment(silver: Silver) -> None:
-    """The second of the group: 2 s for ana's join, 1 s for the leader."""
+    """The second rebalance takes 2 s for ana's JoinGroup and 1 s for the leader."""
     first, second = silver("rebalances", "eager", "number")
     assert at(first, "started_ns", "ended_ns") == [0, 0]
     assert at(second, "started_ns", "ended_ns") == [1, 4]
@@ -128,7 +128,7 @@ def test_a_rebalance_is_from_its_start_to_its_assignment(silver: Silver) -> None
 
 
 def test_an_eager_member_pauses_and_a_cooperative_one_does_not(silver: Silver) -> None:
-    """Ana, from her JoinGroup at 3 s to 4 s; ben had nothing (KIP-429)."""
+    """Ana pauses from her JoinGroup at 3 s to 4 s; ben owned nothing (KIP-429)."""
     (row,) = silver("pauses", "eager")
     assert (row["name"], row["ended"], row["number"]) == ("ana", "synced", 2)
     assert (row["partitions"], *at(row, "from_ns", "until_ns")) == (4, 3, 4)
@@ -138,7 +138,7 @@ def test_an_eager_member_pauses_and_a_cooperative_one_does_not(silver: Silver) -
 def test_partitions_of_an_eager_member_are_unread_while_it_pauses(
     silver: Silver,
 ) -> None:
-    """The two that come back to ana, and the two that go to ben."""
+    """Two of the unread partitions return to ana, two go to ben."""
     found = silver("unread", "eager", "position")
     assert [(row["name"], row["reader"], row["cause"]) for row in found] == [
         ("ana", "ana-1", "paused"),
@@ -158,7 +158,7 @@ def _published_twice() -> Sequence[Event]:
 
 
 def published_again(events: Sequence[Event]) -> list[Event]:
-    """The accounts among events once more, of which a part is missing."""
+    """Copies of the accounts among events, with parts missing."""
     return [
         {**event, "sequence": event["sequence"] + 100, "is_whole": False, "pauses": []}
         for event in events
@@ -167,7 +167,7 @@ def published_again(events: Sequence[Event]) -> list[Event]:
 
 
 def test_an_account_that_is_published_twice_counts_once(silver: Silver) -> None:
-    """Of the two the one that is whole."""
+    """The complete account of the two counts."""
     for table in ("rebalances", "pauses", "unread", "moves"):
         found = silver(table, "published_twice")
         once = counted(silver(table, "eager"))
@@ -175,7 +175,7 @@ def test_an_account_that_is_published_twice_counts_once(silver: Silver) -> None:
 
 
 def test_partitions_go_from_member_to_member(silver: Silver) -> None:
-    """Of four partitions two had to move, and did."""
+    """Two of four partitions have to move, and only they move."""
     for run in ("eager", "cooperative"):
         found = silver("ownership", run, "from_ns")
         assert [row["name"] for row in found] == ["ana"] * 4 + ["ben"] * 2
@@ -205,7 +205,7 @@ def _waits() -> Sequence[Event]:
 
 
 def test_for_whom_a_rebalance_waited(silver: Silver) -> None:
-    """The longest; of several the one with the smallest id."""
+    """The member with the longest wait; of several, the one with the smallest id."""
     row = silver("rebalances", "waits", "number")[-1]
     assert (row["waited_for"], row["waited_ns"]) == ("ben", 5)
     assert (row["join_ended"], row["sync_ns"]) == ("rebalance_timeout", S)
@@ -225,7 +225,7 @@ def _static_in_stable() -> Sequence[Event]:
 
 
 def back(stream: Stream) -> None:
-    """Ana's process is replaced by another one, which is ana-9."""
+    """Another process replaces ana's, with the member id ana-9."""
     stream.ids["ana"] = "ana-9"
     usual = {"protocols": ["range"], "session_timeout_ms": 6_000}
     fields = {"replaced_member_id": "ana-1", "rebalance_timeout_ms": 7_000, **usual}
@@ -237,7 +237,7 @@ def back(stream: Stream) -> None:
 
 
 def test_a_static_member_is_one_owner_under_all_its_ids(silver: Silver) -> None:
-    """KIP-345: its partitions stay its own; no rebalance, no pause."""
+    """A static member keeps its partitions without a rebalance or a pause (KIP-345)."""
     old, new, _ = (
         silver("memberships", "static_in_stable", "from_ns")[0],
         *[
@@ -275,7 +275,7 @@ def _guests() -> Sequence[Event]:
 
 
 def test_who_was_only_given_an_id_is_no_member(silver: Silver) -> None:
-    """Those who were have ended, kicked."""
+    """Only members that joined have memberships; both were kicked."""
     found = silver("memberships", "guests", "member_id")
     assert [(row["name"], row["how"]) for row in found] == [
         ("ana", "kicked"),
@@ -284,7 +284,7 @@ def test_who_was_only_given_an_id_is_no_member(silver: Silver) -> None:
 
 
 def test_who_had_no_room(silver: Silver) -> None:
-    """Refused, or taken out for that; not for being late."""
+    """Members refused or removed because the group is full, but no late ones."""
     found = silver("refusals", "guests", "sequence")
     assert [(row["kind"], row["name"], row["cause"]) for row in found] == [
         ("member_refused", "eve", "full"),
@@ -295,7 +295,7 @@ def test_who_had_no_room(silver: Silver) -> None:
     assert (found[0]["member_id"], found[0]["host"]) == (None, "/e")
 
 
-# -- coordinators, and what is missing
+# -- coordinators, and missing events
 
 
 @scene
@@ -322,7 +322,7 @@ def _load() -> Sequence[Event]:
 def test_a_coordinator_that_moves_brings_back_what_it_had_not_stored(
     silver: Silver,
 ) -> None:
-    """Ben's leaving was not; what ana has goes on as it was."""
+    """Ben's departure was not stored; ana's ownership continues unchanged."""
     ana, ben = silver("memberships", "load", "member_id")
     assert (ana["until_ns"], ben["until_ns"], ben["how"]) == (None, None, None)
     found = silver("ownership", "load", "from_ns")
@@ -339,7 +339,7 @@ def test_a_coordinator_that_moves_brings_back_what_it_had_not_stored(
 
 @scene
 def _midway() -> Sequence[Event]:
-    """The first events that there are: of a group that has been there for long."""
+    """The first known events of a group that is much older."""
     stream = pair()
     stream.events.clear()
     stream.rejoins("ana", protocols=["range"])
@@ -354,7 +354,7 @@ def _midway() -> Sequence[Event]:
 
 
 def test_what_began_before_the_events_is_not_made_up(silver: Silver) -> None:
-    """No number, no start that is known, no generation of a join that is missing."""
+    """Unknown starts stay unknown, and a rebalance without its start is not whole."""
     ana, ben = silver("memberships", "midway", "member_id")
     assert (ana["is_start_known"], ben["is_start_known"]) == (False, False)
     assert (ana["is_eager"], ben["is_eager"]) == (True, None)
@@ -379,7 +379,7 @@ def _labelled() -> Sequence[Event]:
 
 
 def test_a_run_is_all_its_events(silver: Silver) -> None:
-    """Those of no group, too."""
+    """Events without a group belong to their run, too."""
     (run,) = silver("runs", "labelled")
     assert run["labels"] == {"scenario": "roll", "seed": "7", "x": "y"}
     assert (run["scenario"], run["seed"]) == ("roll", "7")
@@ -391,7 +391,7 @@ def test_a_run_is_all_its_events(silver: Silver) -> None:
 
 
 def test_a_group_may_have_any_name(silver: Silver) -> None:
-    """Nothing of it is taken for anything else."""
+    """A group with an odd name has the same rows as any other."""
     for name in (
         *("rebalances", "memberships", "ownership", "pauses", "unread", "moves"),
     ):
@@ -417,7 +417,7 @@ def _commits() -> Sequence[Event]:
 
 
 def test_every_offset_of_a_commit_is_a_row(silver: Silver) -> None:
-    """Refused ones with why."""
+    """Offsets of refused commits have the error."""
     found = silver("commits", "commits", "sequence")
     assert [(row["name"], row["offset"], row["error"]) for row in found] == [
         ("ana", 100, None),
@@ -430,10 +430,10 @@ def test_every_offset_of_a_commit_is_a_row(silver: Silver) -> None:
 
 
 def test_records_whose_commit_was_refused_are_processed_again(silver: Silver) -> None:
-    """Ben began again at 100, whatever ana did up to 180; he is known to be at 170.
+    """Ben restarts at 100, although ana had processed up to 180, and reaches 170.
 
-    What ana was refused herself she has not lost. An admin who sets offsets back does
-    so on purpose; a member that does processes again.
+    If the member keeps its partition, a refused commit loses nothing. An admin rewinds
+    offsets on purpose; a member that rewinds them processes records again.
     """
     found = silver("reprocessed", "commits", "sequence")
     assert [
@@ -453,7 +453,7 @@ def _lag() -> Sequence[Event]:
     stream.divided({})
     for seconds, *told in (
         (2, (0, 95, 135), (1, 50, 60)),  # 40 + 10
-        (1, (0, 130, 170), (1, 75, 70)),  # 40, and ahead of what the log had
+        (1, (0, 130, 170), (1, 75, 70)),  # 40; the other offset is past the log end
         (1, (0, 170, 175)),  # 5
         (1, (0, 175, 220)),  # 45
     ):
@@ -464,7 +464,7 @@ def _lag() -> Sequence[Event]:
 
 
 def test_lag_is_built_up_and_worked_off(silver: Silver) -> None:
-    """10 before, 50 at 2 s after the rebalance, no more than 10 again at 4 s."""
+    """Lag is 10 before the rebalance, 50 after 2 s, at most 10 again after 4 s."""
     (row,) = silver("lags", "lag")
     assert row["number"] == 3
     assert (row["lag_before"], row["lag_peak"], row["lag_built"]) == (10, 50, 40)
@@ -480,7 +480,7 @@ def _twice() -> Sequence[Event]:
 
 
 def test_a_partition_that_is_given_to_two(silver: Silver) -> None:
-    """The first goes on having it; it moved all the same."""
+    """The first owner keeps the partition; it still counts as moved."""
     row = silver("ownership", "twice", "from_ns")[-1]
     assert (row["partition"], row["name"], row["until_ns"]) == (2, "ana", None)
     assert silver("moves", "twice", "number")[-1]["moved"] == 1

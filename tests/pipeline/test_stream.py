@@ -1,4 +1,4 @@
-"""Events of a running broker into the lake, over the real connector."""
+"""Streams events of a running broker into the lake, with the real connector."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.pipeline.broker_thread import Event, Serving, serving
 
-from kohort.pipeline import bronze
+from kohort.pipeline import bronze, lineage, sink_log
 from kohort.pipeline.bronze import stream
+from kohort.pipeline.commands.stream_builds import Silence
 from kohort.pipeline.event_schema import (
     NO_EVENT,
     NOT_JSON,
@@ -27,19 +28,21 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+LOOK_S = 1
 SECOND = 1_000_000_000
+PATIENT = {"kafka.default.api.timeout.ms": "15000", "kafka.request.timeout.ms": "5000"}
 IMPATIENT = {"kafka.default.api.timeout.ms": "4000", "kafka.request.timeout.ms": "2000"}
 
 
 def without_nulls(value: Any) -> Any:
-    """An event as Spark writes it: what is null is not there."""
+    """Drops null fields from events, as Spark does."""
     if isinstance(value, dict):
         return {k: without_nulls(v) for k, v in value.items() if v is not None}
     return [without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
 def told(events: DataFrame) -> list[Event]:
-    """The events of a table, by their numbers, in the broker's own words."""
+    """Events of a table in the broker's format, in order of their numbers."""
     from pyspark.sql import functions as sql
 
     names = [name for name in events.columns if name not in {"source", "arrived"}]
@@ -49,10 +52,17 @@ def told(events: DataFrame) -> list[Event]:
 
 
 def once(lake: Lake, served: Serving, **options: Any) -> StreamingQuery:
-    """Reads what is in the topic now."""
+    """Reads the topic up to its current end."""
     query = stream.start(lake, served.address, once=True, **options)
     query.awaitTermination()
     return query
+
+
+def assert_files_count(lake: Lake) -> None:
+    """Checks that the files of the stream's log are those that Spark reads."""
+    read = lake.spark.read.parquet(lake.uri("bronze/stream/live")).inputFiles()
+    found = sink_log.files(lake, "live")
+    assert sorted("/".join(file.split("/")[-2:]) for file in read) == sorted(found)
 
 
 def event(sequence: int, seconds_ago: float = 0, **fields: Any) -> Event:
@@ -72,7 +82,7 @@ def event(sequence: int, seconds_ago: float = 0, **fields: Any) -> Event:
 
 
 def test_the_stream_has_what_the_broker_told(lake: Lake) -> None:
-    """All of it, word for word; then what came since; and followers hear of the run."""
+    """All events arrive unchanged, then the later ones; callbacks get the run."""
     heard: list[list[str]] = []
 
     def follow() -> None:
@@ -87,6 +97,8 @@ def test_the_stream_has_what_the_broker_told(lake: Lake) -> None:
         served.written()
         query = once(lake, served)
         assert query.name == "live"
+        assert_files_count(lake)
+        before = lineage.inputs(lake)
         expected = served.events()
         assert told(bronze.events(lake)) == without_nulls(expected)
         follow()
@@ -102,6 +114,10 @@ def test_the_stream_has_what_the_broker_told(lake: Lake) -> None:
         )
         expected = served.events()
         assert told(bronze.events(lake)) == without_nulls(expected)
+        assert_files_count(lake)
+        now = lineage.inputs(lake)
+        assert bronze.changed_runs(lake, before.as_json(), now) == {expected[0]["run"]}
+        assert bronze.changed_runs(lake, now.as_json(), now) == set()
         follow()
         once(lake, served)
         follow()
@@ -109,7 +125,7 @@ def test_the_stream_has_what_the_broker_told(lake: Lake) -> None:
 
 
 def test_late_records_and_such_that_come_twice_or_are_no_events(lake: Lake) -> None:
-    """Nothing is left out for being late; each is there once; the rest says why."""
+    """Late events are kept, duplicates dropped, and bad records get a reason."""
     with serving() as served:
         served.create("t")
         served.produce("t", event(3), event(1, seconds_ago=90_000), event(3))
@@ -123,7 +139,7 @@ def test_late_records_and_such_that_come_twice_or_are_no_events(lake: Lake) -> N
         )
         served.produce("t", None, "{", "[1]", event(6, node="1"), event(7, schema=2))
         served.produce("t", event(8, kind=None), '{"schema":1}{"schema":1}')
-        # Longer than a number is known: the stream takes it, the reader does not.
+        # Outside the deduplication window: the stream stores it, the reader drops it.
         served.produce("t", event(9, kind="events_lost", first=8, last=9), event(9))
         once(lake, served, topic="t", known_for="1 second")
         once(lake, served, topic="t", known_for="1 second")
@@ -151,9 +167,9 @@ def test_late_records_and_such_that_come_twice_or_are_no_events(lake: Lake) -> N
 
 
 def test_a_topic_that_is_made_anew(lake: Lake) -> None:
-    """It begins with what is remembered: another folder has it, and all are there once.
+    """A recreated topic starts with older events, in a new folder; each counts once.
 
-    A run that is in a file, too, has no event twice either.
+    Events that are also in a file count once, too.
     """
     with serving() as served:
         served.commit(30)
@@ -179,7 +195,7 @@ def test_a_topic_that_is_made_anew(lake: Lake) -> None:
 
 
 def test_a_broker_that_goes_and_comes_back(lake: Lake, tmp_path: Path) -> None:
-    """The stream says that it is gone; with its data it goes on where it was."""
+    """A stream reports a missing broker, and continues once it is back with data."""
     with serving(tmp_path / "data") as served:
         served.commit(10)
         served.written()
@@ -206,19 +222,40 @@ def test_a_broker_that_goes_and_comes_back(lake: Lake, tmp_path: Path) -> None:
     assert numbers[second[0]["run"]] == len(second)
 
 
+def test_a_broker_that_is_gone_ends_the_stream(lake: Lake) -> None:
+    """The silence is noticed, and the stream ends with advice after one attempt."""
+    from pyspark.errors import StreamingQueryException
+
+    with serving() as served:
+        served.commit(10)
+        served.written()
+        query = stream.start(lake, served.address, every="0 seconds", options=PATIENT)
+        query.processAllAvailable()
+        gone = served.address
+    silence = Silence()
+    while not silence.is_long:
+        assert not query.awaitTermination(LOOK_S)
+        is_asking = query.status["message"].startswith(stream.ASKS)
+        silence.look(time.monotonic(), is_asking=is_asking)
+    with pytest.raises(StreamingQueryException) as raised:
+        query.awaitTermination()
+    said = str(stream.problem(raised.value, gone))
+    assert said.startswith(f"{gone} does not answer any more: start the stream again")
+
+
 def test_a_session_without_the_connector(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told what its maker has to do."""
+    """The error says how to create a session with the connector."""
     monkeypatch.setattr(stream, "ADMIN", "org.apache.nowhere.AdminClient")
     with pytest.raises(stream.StreamError, match=r"session\(connector=True\)"):
         stream.start(lake, "127.0.0.1:1")
 
 
 def test_retention_that_was_faster(lake: Lake) -> None:
-    """The stream ends, and says what to do; it goes on with the rest if it is told to.
+    """The stream fails with advice; with --skip-lost it reads the rest.
 
-    What is gone is missing, in as many words.
+    The lost events count as missing.
     """
     from pyspark.errors import StreamingQueryException
 
@@ -247,14 +284,14 @@ def test_retention_that_was_faster(lake: Lake) -> None:
     ],
 )
 def test_the_end_of_a_stream_says_what_to_do(says: str, advice: str) -> None:
-    """By what Spark says; an error that says it already stays."""
+    """Advice depends on Spark's error; a `StreamError` is returned unchanged."""
     problem = stream.problem(RuntimeError(says), "b:1")
     assert advice in str(problem)
     assert stream.problem(problem) is problem
 
 
 def test_a_clock_that_went_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """New records would be late by the watermark, and be dropped: it does not start."""
+    """The stream does not start, as the watermark would drop new records."""
     with serving() as served:
         served.commit(1)
         served.written()

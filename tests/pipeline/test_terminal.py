@@ -8,7 +8,6 @@ import pty
 import select
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, TextIO
@@ -24,7 +23,7 @@ from kohort.pipeline.commands.work import Access, perform
 
 @pytest.fixture
 def closed() -> Iterator[TextIO]:
-    """A pipe for writing whose reader is gone, as of ``| head``."""
+    """The writing end of a pipe without a reader, as after ``| head``."""
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as file:
@@ -63,7 +62,7 @@ def test_a_closed_pipe_is_no_failure(
 ) -> None:
     """Noticed at the end, or in the middle; Python's own last flush fails neither."""
     monkeypatch.setattr(sys, "stdout", closed)
-    access = Access("lake", None, {}, None, None, [], Progress(), threading.Event())
+    access = Access("lake", "auto", None, {}, None, None, [], Progress())
     with pytest.raises(SystemExit) as ended:
         perform(access, work)
     assert ended.value.code == code

@@ -1,9 +1,8 @@
-"""Cuts a broker's power, again and again, and prints the losses.
+"""Cuts a broker's power, repeatedly, and prints the losses.
 
     python -m tests.power --seed 7 --cuts 2000
 
-Exits 0 if nothing is lost that was on the disk, 1 if something is; then the images are
-kept.
+Exits 0 if no data that was on the disk is lost, 1 if some is; then the images are kept.
 """
 
 from __future__ import annotations

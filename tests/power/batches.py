@@ -34,7 +34,7 @@ class Batch:
 
 
 class BatchError(Exception):
-    """Bytes that are no batch."""
+    """Bytes that are not a batch."""
 
 
 def written(
@@ -63,10 +63,10 @@ def written(
 
 
 def read(data: bytes) -> Iterator[Batch]:
-    """All batches in the data of a Fetch, which may end amid one.
+    """All batches in the data of a Fetch, which may end within one.
 
     Raises:
-        BatchError: something is no batch.
+        BatchError: some bytes are not a batch.
     """
     at = 0
     while len(data) - at >= _LENGTH_FROM:

@@ -1,4 +1,4 @@
-"""A client of a broker, whichever way its requests go."""
+"""A client of a broker; subclasses decide how its requests are sent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RefusedError(Exception):
 
 
 def accepted(answer: Any) -> Any:
-    """An answer without an error.
+    """Returns a response without an error.
 
     Raises:
         RefusedError: it has one.
@@ -49,11 +49,11 @@ def accepted(answer: Any) -> Any:
 
 
 class Client(ABC):
-    """Asks a broker, and waits for each answer."""
+    """Sends requests to a broker, and waits for each response."""
 
     @abstractmethod
     def call(self, api_name: str, version: int, message: object) -> Any:
-        """The answer to a request."""
+        """Sends a request, and returns its response."""
 
     # -- state that clients can see
 
@@ -77,14 +77,14 @@ class Client(ABC):
         return Found(topics, committed)
 
     def offset(self, topic: str, index: int, which: int) -> int:
-        """ListOffsets of the earliest or latest."""
+        """ListOffsets for the earliest or latest offset."""
         request = list_offsets(topic, index, timestamp=which)
         (about,) = self.call("ListOffsets", 6, request).topics
         offset: int = accepted(about.partitions[0]).offset
         return offset
 
     def part(self, topic: str, index: int) -> FoundPart:
-        """All of a partition, by Fetch."""
+        """All batches of a partition, by Fetch."""
         start, end = (self.offset(topic, index, w) for w in (EARLIEST, LATEST))
         records = []
         position = start
@@ -107,10 +107,10 @@ class Client(ABC):
         (about,) = self.call("DescribeConfigs", 4, request).results
         return {each.name: each.value for each in accepted(about).configs}
 
-    # -- for requests that change and that look
+    # -- for steps and checks
 
     def send(self, place: Place, data: bytes) -> Any:
-        """Produces one batch; the answer about it."""
+        """Produces one batch; returns its response."""
         request = produce((place[1], data), topic=place[0])
         (about,) = self.call("Produce", 9, request).responses
         return about.partition_responses[0]

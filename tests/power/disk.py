@@ -1,9 +1,8 @@
-"""A disk that loses power: the state that a POSIX file system may leave of some calls.
+"""A disk that loses power: the possible states of a POSIX file system after some calls.
 
-A call is one of the operations below. Files and folders go by number, as inodes do;
-names are entries of folders. Synced data is there afterwards. Each of the others
-may have reached the disk or not, whole or in part, in an order that depends on the
-kind of file system:
+A call is one of the operations below. Files and folders have numbers, as inodes do;
+names are entries of folders. Synced data survives. Any other data may have reached the
+disk or not, whole or in part, in an order that depends on the kind of file system:
 
     journal   Names change in the order of the calls, in all folders: a prefix of the
               changes survives. A sync of any file or folder has the disk keep all
@@ -14,7 +13,7 @@ kind of file system:
     strict    As `folders`, and the names of one folder change in any order. All that
               POSIX promises, and less than any file system in use does.
 
-The contents of a file are as careless in all three: its writes survive in any order,
+The contents of a file are equally unsafe in all three: its writes survive in any order,
 torn anywhere, dropped, or as zeroes, until the file itself is synced.
 """
 
@@ -48,7 +47,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Unlink:
-    """A name goes."""
+    """A name is removed."""
 
     folder: int
     name: str
@@ -102,7 +101,7 @@ class _File:
 
 
 class Disk:
-    """The disk after a row of calls.
+    """The disk after a sequence of calls.
 
     Args:
         kind: of the file system.
@@ -115,7 +114,7 @@ class Disk:
         self._waiting: list[NameChange] = []
 
     def do(self, call: Call) -> None:
-        """Takes the next call."""
+        """Performs the next call."""
         match call:
             case Write() | Truncate():
                 self._files[call.number].waiting.append(call)
@@ -148,7 +147,7 @@ class Disk:
     # -- after the cut
 
     def whole(self) -> dict[str, bytes | None]:
-        """All that the calls have made, as if the power had stayed."""
+        """The result of all calls, without a power cut."""
         return self._image(self._waiting, lambda file: _all_of(file, file.waiting))
 
     def cut(self, draw: random.Random) -> dict[str, bytes | None]:
@@ -159,7 +158,7 @@ class Disk:
         """
         fate = draw.random()
         if fate < 0.15:
-            # The process alone was killed.
+            # Only the process was killed.
             return self.whole()
         if fate < 0.3:
             return self._image((), lambda file: bytes(file.kept))
@@ -250,7 +249,7 @@ def _torn(file: _File, draw: random.Random) -> bytes:
         case 2:
             return _all_of(file, _prefix(waiting, draw))
         case 3:
-            # The size is there, some sectors are not.
+            # The size is right, some sectors are not.
             return _without_sectors(file, _all_of(file, waiting), draw)
         case 4:
             share = draw.choice((0.2, 0.8))
@@ -274,7 +273,7 @@ def _prefix(
 
 
 def _without_sectors(file: _File, data: bytes, draw: random.Random) -> bytes:
-    """Restores some sectors that were not synced to their state before."""
+    """Restores the previous state of some sectors that were not synced."""
     before = bytes(file.kept[: len(data)]).ljust(len(data), b"\0")
     share = draw.choice((0.2, 0.8))
     return b"".join(
@@ -284,7 +283,7 @@ def _without_sectors(file: _File, data: bytes, draw: random.Random) -> bytes:
 
 
 def lay_out(image: Mapping[str, bytes | None], path: Path) -> None:
-    """Makes a folder that holds an image."""
+    """Creates a folder with the contents of an image."""
     path.mkdir(parents=True)
     for name, data in sorted(image.items()):
         if data is None:

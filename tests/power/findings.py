@@ -54,11 +54,11 @@ class Found:
 
 
 def check(world: World, step: Step | None, found: Found) -> list[str]:
-    """The violations, a sentence each; updates the world where both states are allowed.
+    """The violations, a sentence each; updates the world if both states are allowed.
 
     Args:
         world: the acknowledged state before the cut.
-        step: the step under way.
+        step: the step in progress.
         found: the state after the cut.
     """
     _take_over(world, step, found)
@@ -83,12 +83,12 @@ def check(world: World, step: Step | None, found: Found) -> list[str]:
 
 
 def _take_over(world: World, step: Step | None, found: Found) -> None:
-    """Updates the world by the topics that the step under way has changed."""
+    """Updates the world by the topics that the step in progress has changed."""
     match step:
         case Delete() if step.topic not in found.topics:
             del world.topics[step.topic]
         case Create() if step.topic in found.topics:
-            # Its id is unknown without an answer.
+            # Its id is unknown without a response.
             step.id = step.id or found.topics[step.topic].id
             step.apply(world)
         case Grow() if len(found.topics[step.topic].parts) == step.count:
@@ -171,7 +171,7 @@ def _check_part(
 
 
 def _settle(part: Part, found: FoundPart) -> None:
-    """From here on the log is as found."""
+    """Takes the found log as the state from here on."""
     while part.batches and part.batches[-1].first >= found.end:
         part.batches.pop()
     if part.end < found.end:
@@ -182,7 +182,7 @@ def _settle(part: Part, found: FoundPart) -> None:
 
 
 def _check_latest(sent: Mapping[int, Value], found: FoundPart) -> list[str]:
-    """The last value of each key is there, and no key that was deleted."""
+    """The last value of each key exists, and no deleted key does."""
     latest: dict[bytes, int] = {}
     for offset, (key, _) in sent.items():
         if found.start <= offset < found.end:

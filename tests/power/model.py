@@ -1,7 +1,7 @@
 """The acknowledged state of a broker: the state that a power cut must, or may, leave.
 
-A run is a row of steps. Each is applied when its answer is there; the one that was
-under way at the cut may have happened or not.
+A run is a sequence of steps. Each is applied when its response arrives; the one in
+progress at the cut may have happened or not.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Part:
     Attributes:
         batches: those acknowledged, in order, without gaps.
         begin: the offset of the first of them.
-        start: where the log starts.
+        start: the start of the log.
         flushed: all before this offset has been synced.
-        flushing: the same, by the step that is under way: a sync of the file alone
-            need not keep its name.
+        flushing: the same, for the step in progress: a sync of the file alone need not
+            keep its name.
     """
 
     batches: list[Sent] = field(default_factory=list)
@@ -72,12 +72,12 @@ class Topic:
 
     @property
     def is_retained(self) -> bool:
-        """Whether old records go by themselves."""
+        """True if old records may be deleted by retention."""
         return not self.config.keys().isdisjoint({"retention.ms", "retention.bytes"})
 
     @property
     def is_compacted(self) -> bool:
-        """Whether records may go that later ones replace."""
+        """True if compaction may remove records that later ones replace."""
         return self.config.get("cleanup.policy") == "compact"
 
 
@@ -87,9 +87,9 @@ class Shard:
 
     Attributes:
         base: the committed offsets before the first change.
-        changes: each is one batch of the log; None for a commit that goes.
+        changes: each is one batch of the log; None for a deleted commit.
         flushed: how many of them have been synced.
-        flushing: the same, by the step that is under way.
+        flushing: the same, for the step in progress.
     """
 
     base: dict[tuple[str, Place], Commit] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Shard:
 
     @property
     def end(self) -> int:
-        """How many changes there are."""
+        """The number of changes."""
         return len(self.changes)
 
     def after(self, count: int) -> dict[tuple[str, Place], Commit]:
@@ -123,15 +123,15 @@ def shard_of(group: str) -> int:
 
 @dataclass(slots=True)
 class World:
-    """All that was acknowledged.
+    """All acknowledged state.
 
     Attributes:
-        flushes_all: whether everything acknowledged must be there: the broker syncs
-            each append before it answers, or only its process is killed.
+        flushes_all: whether everything acknowledged must survive: the broker syncs each
+            append before it answers, or only its process is killed.
         topics: by name.
         shards: the partitions of `__consumer_offsets`.
-        producer_ids: those that were given.
-        has_own_time: whether retention may come at any moment.
+        producer_ids: those handed out.
+        has_own_time: whether retention may run at any moment.
     """
 
     flushes_all: bool
@@ -143,21 +143,21 @@ class World:
     has_own_time: bool = False
 
     def part(self, place: Place) -> Part | None:
-        """A partition, if it is there."""
+        """A partition, if it exists."""
         topic = self.topics.get(place[0])
         if topic is None or place[1] >= len(topic.parts):
             return None
         return topic.parts[place[1]]
 
     def linked(self, path: str) -> None:
-        """A segment was begun: those before it were to be synced."""
+        """Notes a new segment: the ones before it should be synced."""
         place, name = _split(path)
         part = self.part(place)
         if part is not None and name.endswith(".log"):
             part.flushing = int(name.partition(".")[0])
 
     def synced(self, path: str) -> None:
-        """A file was synced: all that a log has by now is on the disk."""
+        """Notes a sync of a file: the whole log so far is on the disk."""
         place, name = _split(path)
         if not name.endswith(".log"):
             return
@@ -169,7 +169,7 @@ class World:
             part.flushing = part.end
 
     def took(self, step: Step) -> None:
-        """A step has its answer."""
+        """Applies a step that was answered."""
         for log in self._logs():
             log.flushed = max(log.flushed, log.flushing)
         step.apply(self)
@@ -193,12 +193,12 @@ def _split(path: str) -> tuple[Place, str]:
 
 @dataclass(slots=True)
 class Step:
-    """Something that changes nothing: a restart."""
+    """A step that changes nothing: a restart."""
 
     name: str = "restart"
 
     def apply(self, world: World) -> None:
-        """Changes the world as its acknowledgement does."""
+        """Changes the world when it is acknowledged."""
 
 
 @dataclass(slots=True)
@@ -218,7 +218,7 @@ class Create(Step):
 
 @dataclass(slots=True)
 class Delete(Step):
-    """DeleteTopics: the committed offsets of the topic go, too."""
+    """DeleteTopics, which also deletes the topic's committed offsets."""
 
     topic: str = ""
 
@@ -231,7 +231,7 @@ class Delete(Step):
                 shard.changes.append(change)
 
     def forgets(self, shard: Shard) -> dict[tuple[str, Place], Commit | None]:
-        """The commits that go from a shard."""
+        """The commits that it deletes from a shard."""
         now = shard.after(len(shard.changes))
         return {key: None for key in now if key[1][0] == self.topic}
 
@@ -279,7 +279,7 @@ class Produce(Step):
 
 @dataclass(slots=True)
 class Start(Step):
-    """Logs start later: DeleteRecords, or retention."""
+    """DeleteRecords, or retention: moves the starts of logs."""
 
     starts: dict[Place, int] = field(default_factory=dict)
 
@@ -315,7 +315,7 @@ class DeleteGroup(Step):
         shard.changes.append(self.forgets(shard))
 
     def forgets(self, shard: Shard) -> dict[tuple[str, Place], Commit | None]:
-        """The commits that go."""
+        """The commits that it deletes."""
         now = shard.after(len(shard.changes))
         return {key: None for key in now if key[0] == self.group}
 
@@ -327,5 +327,5 @@ class NewProducer(Step):
     id: int = -1
 
     def apply(self, world: World) -> None:
-        """An id that no other producer may get."""
+        """Adds an id that no other producer may get."""
         world.producer_ids.add(self.id)

@@ -16,12 +16,12 @@ from kohort.broker.log.directory import META
 from kohort.control.data_dir.verification import verify
 
 CLOSELY = 0.3
-"""The share of images that are also opened a second time, after a clean stop, and that
-`kohort verify` looks at."""
+"""The share of images that are also opened a second time, after a clean stop, and
+checked by `kohort verify`."""
 
 
 def _is_drawn(topic: str) -> bool:
-    """Whether a topic is not internal."""
+    """Returns whether a topic is not internal."""
     return topic != OFFSETS
 
 
@@ -37,11 +37,11 @@ def looked_at(
 
     Args:
         path: the directory; its contents change.
-        world: the acknowledged state; it is as found afterwards.
-        step: the step under way at the cut.
+        world: the acknowledged state; updated to the found state.
+        step: the step in progress at the cut.
         config: the broker's.
         now: the time.
-        draw: decides how far to look.
+        draw: decides how much to check.
     """
     is_close_look = draw.random() < CLOSELY
     try:
@@ -50,15 +50,15 @@ def looked_at(
         wrong += refused
         if not wrong and is_close_look:
             wrong = _damaged(path) or _opened_again(path, found, world, config, now)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+    except Exception as error:
         return [f"{type(error).__name__}: {error}"]
     return wrong
 
 
 def _refused(path: Path) -> list[str]:
-    """Why no broker would start on it, by `kohort verify`."""
+    """The reasons why no broker would start on it, according to `kohort verify`."""
     if not (path / META).exists():
-        # The power went before anything else was there.
+        # The power was cut before anything else existed.
         return []
     report = verify(path)
     reasons = [each.start for each in report.partitions if each.is_refused]
@@ -66,9 +66,9 @@ def _refused(path: Path) -> list[str]:
 
 
 def _damaged(path: Path) -> list[str]:
-    """Records that are damaged or missing after a clean stop, by `kohort verify`.
+    """Damaged or missing records after a clean stop, according to `kohort verify`.
 
-    An index of an older segment may still be torn: it is made anew when it is read.
+    An index of an older segment may still be torn: it is rebuilt when it is read.
     """
     report = verify(path)
     findings = [*report.findings, *(f for p in report.partitions for f in p.findings)]
@@ -98,7 +98,7 @@ def _opened(
 def _opened_again(
     path: Path, found: Found, world: World, config: Mapping[str, object], now: float
 ) -> list[str]:
-    """A clean stop and another start change nothing."""
+    """A clean stop and another start must change nothing."""
     serving = Serving(path, config, now)
     try:
         again = serving.found(GROUPS, _is_drawn)

@@ -1,8 +1,7 @@
-"""Writes down the calls with which kohort changes its data directory.
+"""Records the calls with which kohort changes its data directory.
 
-The door to the disk, `kohort.broker.log.files`, gets an `os` that records. Calls that
-the recorder does not know fail, and at the end the calls have to make the directory
-that is there: nothing goes past it.
+`kohort.broker.log.files` gets a recording `os`. Unknown calls fail, and at the end the
+recorded calls must produce the existing directory: nothing bypasses the recorder.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ UNCHANGING = {
 
 
 class Recorder:
-    """The `os` of a door to the disk.
+    """The `os` of a module.
 
     Args:
         root: the data directory; calls elsewhere are refused.
-        calls: where they are written down.
+        calls: the recorded calls.
     """
 
     def __init__(self, root: Path, calls: list[Any]) -> None:
@@ -102,13 +101,13 @@ class Recorder:
         return self.pwrite(fd, b"".join(parts), position)
 
     def ftruncate(self, fd: int, size: int) -> None:
-        """Cuts off, or adds zeroes."""
+        """Truncates, or adds zeroes."""
         if os.fstat(fd).st_size != size:
             self._calls.append(Truncate(self._open[fd], size))
         os.ftruncate(fd, size)
 
     def fsync(self, fd: int) -> None:
-        """Syncs; the disk under the test need not."""
+        """Syncs; the simulated disk decides which data survives."""
         number = self._open[fd]
         path = next(p for p, n in self._numbers.items() if n == number)
         self._calls.append(Sync(number, str(path.relative_to(self._root))))
@@ -118,7 +117,7 @@ class Recorder:
     # -- names
 
     def makedirs(self, path: Path, *, exist_ok: bool = False) -> None:
-        """Makes a folder in one that is there."""
+        """Creates a folder in an existing one."""
         os.makedirs(path, exist_ok=exist_ok)
         if path not in self._numbers:
             self._linked(path, is_folder=True)
@@ -165,10 +164,10 @@ def _moved(path: Path, old: Path, new: Path) -> Path:
 
 @contextmanager
 def recording(root: Path, calls: list[Any]) -> Iterator[None]:
-    """Within, calls are written down; first those that make the existing files."""
+    """Within it, calls are recorded; first those that create the existing files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "os", Recorder(root, calls))
-        # So that cluster.json is written anew more often than at stops.
+        # So that cluster.json is rewritten more often than at stops.
         patch.setattr(journal, "SMALLEST_OUTGROWN", 2_000)
         yield
 

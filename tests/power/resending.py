@@ -1,4 +1,4 @@
-"""Checks producers that carry on after a restart."""
+"""Checks producers that continue after a restart."""
 
 from __future__ import annotations
 

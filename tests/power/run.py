@@ -29,12 +29,12 @@ class Settings:
     """Settings of a run.
 
     Attributes:
-        seed: of all that is drawn.
-        cuts: how many images to look at.
+        seed: of all random choices.
+        cuts: number of images to check.
         kind: of the file system.
         flushes_all: `log.flush.interval.messages=1`, or the default.
         folder: for directories; those with violations stay there.
-        ignores_syncs: a disk that lies: a test of the test has it.
+        ignores_syncs: a disk that lies: for the test of this test.
     """
 
     seed: int
@@ -47,7 +47,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Failure:
-    """A directory that is not as it must be."""
+    """A directory with violations."""
 
     life: int
     cut: int
@@ -83,7 +83,7 @@ class Run:
         self.report = Report()
 
     def play(self) -> Report:
-        """All of it."""
+        """Plays the whole run."""
         settings, report = self._settings, self.report
         world, now = World(settings.flushes_all), START
         path = self._folder("live")
@@ -97,7 +97,7 @@ class Run:
             following = None
             try:
                 life.live(STEPS)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+            except Exception as error:
                 step = life.step.name
                 wrong = f"{type(error).__name__}: {error}"
                 report.failures.append(
@@ -111,7 +111,7 @@ class Run:
             self._progress(report)
             now = life.now + 1
             if following is None:
-                # Nothing that can be lived on: another broker begins.
+                # The image cannot be used: a new broker begins.
                 world = World(settings.flushes_all)
                 path = self._folder("live")
                 path.mkdir()
@@ -123,7 +123,7 @@ class Run:
     def _cuts(
         self, life: Life, world: World, path: Path, count: int
     ) -> tuple[World, Path] | None:
-        """Looks at images of one life; one of them, for the next life."""
+        """Checks images of one life; returns one of them, for the next life."""
         draw = random.Random(f"{self._settings.seed} cuts {self.report.lives}")
         began = next(i for i, e in enumerate(life.entries) if isinstance(e, Began))
         last = len(life.entries) - 1
@@ -170,7 +170,7 @@ class Run:
         image: Mapping[str, bytes | None],
         draw: random.Random,
     ) -> bool:
-        """Opens an image; reports its violations, and then keeps the image."""
+        """Opens an image; reports its violations, and keeps it if there are any."""
         report = self.report
         report.cuts += 1
         path = self._folder("opened")

@@ -1,7 +1,7 @@
-"""kohort's broker on a data directory, without sockets and without time passing.
+"""kohort's broker on a data directory, without sockets and without real time.
 
-Requests go through the handlers as those of a connection do. The clock is moved by
-hand, so housekeeping runs when it is due.
+Requests go through the handlers as from a connection. The clock is moved by hand, so
+housekeeping runs when it is due.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.power.model import SHARDS
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.config import Config
 from kohort.broker.coordinator import events
-from kohort.broker.dispatch import route_of
+from kohort.broker.dispatch import ROUTES
 from kohort.broker.events.bus import Events
 from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids
@@ -28,7 +28,7 @@ from kohort.protocol.registry import BY_NAME
 CONFIG = {
     "offsets.topic.num.partitions": SHARDS,
     "auto.create.topics.enable": False,
-    # Time passes by some 100 ms a step: segments of a few records.
+    # A step takes some 100 ms: segments of a few records.
     "log.roll.ms": 1500,
     "log.retention.check.interval.ms": 2000,
     "log.flush.offset.checkpoint.interval.ms": 3000,
@@ -52,15 +52,15 @@ class _Peer:
         self.answer = b"".join(parts)
 
     def throttle(self, _wait_ms: int) -> None:
-        """There are no quotas."""
+        """No quotas apply."""
         raise AssertionError
 
     def abort(self) -> None:
-        """The broker gave up."""
+        """The broker failed."""
         raise AssertionError("the broker closed the connection")
 
     def fail(self, why: str) -> None:
-        """The same."""
+        """The broker failed."""
         raise AssertionError(f"the broker closed the connection: {why}")
 
 
@@ -69,7 +69,7 @@ def _failed(error: Exception) -> None:
 
 
 class Serving(Client):
-    """A broker that runs.
+    """A running broker.
 
     Args:
         path: the data directory.
@@ -88,8 +88,8 @@ class Serving(Client):
         )
         self._loop = asyncio.new_event_loop()
         self._node = next(iter(self.cluster.nodes.values()))
-        self._housekeeper = Housekeeper(self.cluster, self.clock, lambda: ())
-        self._run(self.cluster.load_groups)
+        self._housekeeper = Housekeeper(self.cluster, lambda: ())
+        self._run(self.cluster.load_coordinators)
         self._run(self._housekeeper.start)
         self.advance(0.001)
 
@@ -111,13 +111,13 @@ class Serving(Client):
 
     def advance(self, seconds: float) -> None:
         """Lets time pass."""
-        self._run(lambda: self.clock.advance(seconds))
+        self._run(lambda: self.clock.skip(seconds))
 
     def call(self, api_name: str, version: int, message: object) -> Any:
-        """The answer to a request."""
+        """Sends a request, and returns its response."""
         api = BY_NAME[api_name]
         data = api.request(version).encode(message)
-        route = route_of(api.key << 16 | version)
+        route = ROUTES[api.key << 16 | version]
         decoded, _ = route.decode(data, 0, len(data))
         peer = _Peer()
         client = events.Client("power", "/127.0.0.1")

@@ -1,4 +1,4 @@
-"""The steps of clients with topics, records and groups, as drawn from a seed."""
+"""Random steps of clients with topics, records and groups."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KEYS = 4
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Topics and groups that only one row of steps uses.
+    """Topics and groups of one sequence of steps.
 
     Attributes:
         names: of topics.
@@ -64,12 +64,13 @@ class Steps:
         world: the acknowledged state.
         draw: random choices of steps.
         now_ms: the time, for records.
-        taking: made with each step, entered before its request, left after its answer.
+        taking: made with each step, entered before its request, left after its
+            response.
 
     Attributes:
-        client: makes the requests; to be set.
-        producers: id and next sequence number by partition; to be cleared where the
-            broker may not know them any more.
+        client: sends the requests; to be set.
+        producers: id and next sequence number by partition; clear it if the broker may
+            have forgotten them.
         may_delete_topics: whether steps delete topics.
     """
 
@@ -92,7 +93,7 @@ class Steps:
         self._numbers = 0
 
     def take(self, *others: tuple[float, Callable[[], None]]) -> None:
-        """One step; `others` are further ones, and how often they are drawn."""
+        """Takes one step; `others` are further kinds, with their weights."""
         draw = self._draw
         parts = [
             (name, index)
@@ -117,7 +118,7 @@ class Steps:
         take()
 
     def change_topics(self) -> None:
-        """A step that changes folders; the one with the most of them, mostly."""
+        """A step that changes folders; mostly the one with the most of them."""
         draw, topics = self._draw, self.world.topics
         if len(topics) < 2 or draw.random() < 0.2:
             self._create()

@@ -1,4 +1,4 @@
-"""A life of a broker: steps that are drawn, and the calls that they make."""
+"""A life of a broker: random steps, and their calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.wire.requests import EARLIEST
 from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
 
 NAMES = ("orders", "o", "l" * 195 + "1", "l" * 195 + "2", "x" * 249)
-"""Folders of long names are near the 255 bytes that a name may have."""
+"""Folders of long names are near the limit of 255 bytes."""
 GROUPS = ("alpha", "beta", "gamma", "delta")
 KINDS: tuple[dict[str, str], ...] = (
     {},
@@ -33,14 +33,14 @@ LONG_PAUSE_S = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """From here on a step is under way."""
+    """Marks the beginning of a step."""
 
     step: Step
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A step has its answer."""
+    """Marks the response to a step."""
 
     step: Step
 
@@ -53,7 +53,7 @@ class Life:
 
     Args:
         path: the data directory.
-        world: its contents; they follow the steps.
+        world: its contents, updated with the steps.
         config: the broker's.
         now: the time at its start.
         seed: of all random choices.
@@ -61,7 +61,7 @@ class Life:
     Attributes:
         entries: steps and calls, in order.
         now: the time at its end.
-        step: the last one that was begun.
+        step: the last one that began.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Life:
         with self._taking(Step("start")):
             self._serving = Serving(self._path, self._config, self.now)
             self._steps.client = self._serving
-            # Makes `__consumer_offsets`.
+            # Creates `__consumer_offsets`.
             self._serving.call("FindCoordinator", 3, FindCoordinatorRequest("alpha"))
 
     def _stops(self) -> None:
@@ -118,7 +118,7 @@ class Life:
         return _Taking(step, self.entries, self._world)
 
     def _pass(self, seconds: float) -> None:
-        """Time passes, and housekeeping with it: retention, compaction, checkpoints."""
+        """Lets time pass, with housekeeping: retention, compaction, checkpoints."""
         step = Start("time passes")
         with self._taking(step):
             self._serving.advance(seconds * self._draw.uniform(0.5, 1.5))

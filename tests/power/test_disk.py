@@ -23,7 +23,7 @@ CUTS = 300
 
 
 def images(kind: Kind, *calls: Call) -> list[dict[str, bytes | None]]:
-    """The images that many power cuts leave of some calls."""
+    """The possible images of many power cuts after some calls."""
     disk = Disk(kind)
     for call in calls:
         disk.do(call)
@@ -33,7 +33,7 @@ def images(kind: Kind, *calls: Call) -> list[dict[str, bytes | None]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_synced_data_survives(kind: Kind) -> None:
-    """A file whose contents and whose folder were synced is there, as it was then."""
+    """A file survives as it was when it and its folder were synced."""
     calls: list[Call] = [
         Link(ROOT, "a", 1, False),
         Write(1, 0, b"kept"),
@@ -67,7 +67,7 @@ def test_a_write_is_torn_and_dropped() -> None:
 
 
 def test_names_change_in_order_in_a_journal() -> None:
-    """Each name change is there only if those before it are, in all folders."""
+    """Each change of a name survives only with all earlier ones, in all folders."""
     calls: list[Call] = [
         Link(ROOT, "f", 1, True),
         Link(1, "a", 2, False),
@@ -93,7 +93,7 @@ def test_a_sync_of_a_file_keeps_its_name_in_a_journal_only() -> None:
 
 
 def test_folders_do_not_wait_for_each_other() -> None:
-    """In a journal the rename comes first; elsewhere the removal may be there alone."""
+    """In a journal the rename comes first; elsewhere the removal may survive alone."""
     calls: list[Call] = [
         Link(ROOT, "f", 1, True),
         Link(1, "a", 2, False),
@@ -107,14 +107,14 @@ def test_folders_do_not_wait_for_each_other() -> None:
 
 
 def test_names_of_a_folder_change_in_any_order_if_strict() -> None:
-    """The second of two new files may be there without the first."""
+    """The second of two new files may survive without the first."""
     calls: list[Call] = [Link(ROOT, "a", 1, False), Link(ROOT, "b", 2, False)]
     assert {"b": b""} in images("strict", *calls)
     assert {"b": b""} not in images("folders", *calls)
 
 
 def test_a_cut_is_drawn_from_a_seed() -> None:
-    """The same seed leaves the same image."""
+    """The same seed gives the same image."""
     calls: list[Call] = [
         Link(ROOT, str(n), n, False) if n % 2 else Write(n - 1, 0, b"x" * n)
         for n in range(1, 40)

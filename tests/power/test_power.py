@@ -1,4 +1,4 @@
-"""Power cuts, in their short form, and a proof that they can find something."""
+"""Power cuts, in their short form, and a proof that they can detect losses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIFE = 30
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A place for images."""
+    """A folder for images."""
     with temporary_folder() as path:
         yield Path(path)
 
@@ -28,7 +28,7 @@ def folder() -> Iterator[Path]:
     ("kind", "flushes_all"), [("journal", False), ("folders", True)]
 )
 def test_power_cuts(folder: Path, kind: Kind, flushes_all: bool) -> None:
-    """Nothing is lost that the disk was to keep, and each directory opens."""
+    """No data that the disk had to keep is lost, and each directory opens."""
     report = Run(Settings(7, LIFE, kind, flushes_all, folder), lambda _: None).play()
     assert report.failures == []
     assert report.cuts == LIFE
@@ -36,14 +36,14 @@ def test_power_cuts(folder: Path, kind: Kind, flushes_all: bool) -> None:
 
 
 def test_a_disk_that_forgets_is_found(folder: Path) -> None:
-    """Where the disk ignores syncs, acknowledged records are lost, and that is seen."""
+    """If the disk ignores syncs, lost acknowledged records are detected."""
     settings = Settings(7, LIFE, "journal", True, folder, ignores_syncs=True)
     report = Run(settings, lambda _: None).play()
     assert len(report.failures) > LIFE // 2
 
 
 def test_batches_are_kafkas() -> None:
-    """Kohort reads the test's batches, and the test reads kohort's."""
+    """The test and kohort read each other's batches."""
     data = batches.written([(b"k", b"v"), (b"gone", None)], 5, 9, 70)
     found = [(r.offset, r.key, r.value) for r in read_records(data)]
     assert found == [(0, b"k", b"v"), (1, b"gone", None)]

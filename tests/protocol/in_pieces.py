@@ -1,4 +1,4 @@
-"""Runs generators of codecs to their end."""
+"""Runs codecs' generators to their end."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def finished(work: Generator[None, None, Any]) -> tuple[Any, int]:
 
 
 def decoded(codec: Codec, data: bytes | bytearray) -> tuple[Any, int]:
-    """The message that is decoded in pieces, and the position behind it."""
+    """A message decoded in pieces, and the position behind it."""
     found: tuple[Any, int] = finished(codec.decode_in_pieces(data, 0, len(data)))[0]
     return found
 
 
 def encoded(codec: Codec, message: Any) -> bytes:
-    """The bytes that are encoded in pieces."""
+    """The bytes of a message encoded in pieces."""
     parts: list[Buffer] = []
     finished(codec.encode_in_pieces(message, parts.append))
     return b"".join(parts)

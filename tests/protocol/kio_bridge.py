@@ -1,4 +1,4 @@
-"""Messages of kio, an independent implementation, from and to those of kohort."""
+"""Converts messages between kohort and kio, an independent implementation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
 def kio_class(api_key: int, version: int, *, is_request: bool) -> Any:
-    """Kio's class of a request or response."""
+    """The class of a request or response in kio."""
     load: Any = load_request_schema if is_request else load_response_schema
     return load(api_key, version)
 
@@ -32,7 +32,7 @@ def _kind(field: dataclasses.Field[Any]) -> str:
 
 
 def public_name(field: dataclasses.Field[Any]) -> str:
-    """The schema's name of a field: kio leaves the ``Ms`` of times out."""
+    """The schema's name of a field; kio drops the ``Ms`` of times."""
     is_time = _kind(field).startswith(("timedelta", "datetime"))
     return f"{field.name}_ms" if is_time else field.name
 
@@ -45,7 +45,7 @@ def _item_type(hint: Any) -> Any:
 
 
 def to_kio(cls: Any, message: dict[str, Any]) -> Any:
-    """Kio's form of a message's dict; every field has to be in both."""
+    """Converts a message's dict to kio's form; both must have every field."""
     fields = dataclasses.fields(cls)
     assert {public_name(f) for f in fields} == set(message)
     return cls(**{f.name: _to_kio(f, message[public_name(f)]) for f in fields})
@@ -70,7 +70,7 @@ def _to_kio(field: dataclasses.Field[Any], value: Any) -> Any:
 
 
 def from_kio(value: Any) -> dict[str, Any]:
-    """The dict of a message of kio's."""
+    """The dict of one of kio's messages."""
     return {
         public_name(f): _from_kio(f, getattr(value, f.name))
         for f in dataclasses.fields(value)
@@ -95,7 +95,7 @@ def _from_kio(field: dataclasses.Field[Any], value: Any) -> Any:
 
 
 def kio_encode(value: Any) -> bytes:
-    """The bytes that kio makes of one of its messages."""
+    """The bytes of a message of kio's."""
     buffer = io.BytesIO()
     entity_writer(type(value))(buffer, value)
     return buffer.getvalue()

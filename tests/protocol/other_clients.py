@@ -1,4 +1,4 @@
-"""Modules of other Kafka clients, against which ours are held."""
+"""Modules of other Kafka clients, which ours are compared with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def module_of(name: str) -> Any:
-    """A module by its name; what it warns of on import is not ours to mend."""
+    """Imports a module by its name, without its warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return importlib.import_module(name)

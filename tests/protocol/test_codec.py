@@ -1,4 +1,4 @@
-"""What one codec does with each kind of field, and with bytes that are odd."""
+"""One codec with each kind of field, and with unusual bytes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Everything:
 @pytest.mark.parametrize("version", [0, 1, 2])
 @given(data=st.data())
 def test_each_kind_of_field_in_both_forms(version: int, data: st.DataObject) -> None:
-    """Codec and layout agree on every type the protocol has, used by an API or not."""
+    """Codec and layout agree on every type of the protocol, used by an API or not."""
     flexible = version == 2
     message = data.draw(messages(Everything, version))
     c = codec(Everything, version, flexible=flexible)
@@ -141,7 +141,7 @@ def test_arrays_of_any_length(name: str, version: int, count: int) -> None:
 
 
 def test_records_in_several_buffers_are_one() -> None:
-    """A partition's batches go out one behind the other, and none is copied."""
+    """A partition's batches are sent one after the other, without a copy."""
     c = BY_NAME["Fetch"].response(11)
     batches = [memoryview(b"one"), b"", bytearray(b"two")]
 
@@ -175,7 +175,7 @@ def test_records_are_a_view_of_what_came() -> None:
 
 
 def test_a_response_of_fixed_size_is_one_piece() -> None:
-    """Heartbeats are answered by a single pack."""
+    """A heartbeat's response is a single pack."""
     parts: list[Any] = []
     c = BY_NAME["Heartbeat"].response(4)
     c.encode_into(HeartbeatResponse(0, 27), parts.append)
@@ -183,7 +183,7 @@ def test_a_response_of_fixed_size_is_one_piece() -> None:
 
 
 def test_tagged_fields_are_told_by_value() -> None:
-    """A struct that equals the default is the default; another one is sent."""
+    """A struct equal to the default is not sent; another one is."""
     c = BY_NAME["Fetch"].response(12)
     topic = BY_NAME["Fetch"].module.FetchableTopicResponse
 
@@ -198,8 +198,8 @@ def test_tagged_fields_are_told_by_value() -> None:
     assert size(EpochEndOffset(3, -1)) == unset + 2 + 13
 
 
-# Apache Kafka 4.3 was asked about each of the following. What it answers is
-# read here, what it closes the connection for is a WireError.
+# Apache Kafka 4.3 was given each of the following. Bytes that it answers are read here,
+# bytes at which it closes the connection raise WireError.
 
 
 def _decoded(c: Codec, data: bytes) -> Any:
@@ -210,7 +210,7 @@ def _decoded(c: Codec, data: bytes) -> Any:
 
 @pytest.mark.parametrize("count", [-1, -2, -7, -(2**31)])
 def test_any_negative_count_is_null(count: int) -> None:
-    """All topics are asked for by -1, or by anything below it."""
+    """-1, or any lower number, requests all topics."""
     data = struct.pack(">i", count)
     assert _decoded(BY_NAME["Metadata"].request(1), data).topics is None
     with pytest.raises(WireError, match=r"length -\d+ of topics"):
@@ -234,8 +234,8 @@ def _find(key: bytes) -> bytes:
     [
         (b"\x02a", "a"),
         (b"\x02\xff", "\N{REPLACEMENT CHARACTER}"),
-        (b"\x82\x00a", "a"),  # longer than it must be
-        (b"\x82\x80\x80\x80\x70a", "a"),  # bits above 31 are lost
+        (b"\x82\x00a", "a"),  # longer than necessary
+        (b"\x82\x80\x80\x80\x70a", "a"),  # bits above 31 are dropped
         (uvarint(32768) + b"a" * 32767, "a" * 32767),
         (uvarint(32769) + b"a" * 32768, None),
         (b"\x00", None),
@@ -244,7 +244,7 @@ def _find(key: bytes) -> bytes:
     ],
 )
 def test_compact_strings(key: bytes, read: str | None) -> None:
-    """Up to 32767 bytes, whatever they are."""
+    """Strings have up to 32767 bytes, valid UTF-8 or not."""
     c = BY_NAME["FindCoordinator"].request(3)
     if read is None:
         with pytest.raises(WireError):
@@ -263,19 +263,19 @@ _AB = replace(_NONE, cluster_id="ab")
     [
         (b"\x00", _NONE),
         (b"\x01\x00\x03\x03ab", _AB),
-        (b"\x01\x00\x09\x03ab", _AB),  # the size of a known field is not looked at
+        (b"\x01\x00\x09\x03ab", _AB),  # the size of a known field is ignored
         (b"\x01\x00\x01\x03ab", _AB),
         (b"\x02\x00\x03\x03xy\x00\x03\x03ab", _AB),  # the last one counts
         (b"\x02\x09\x00\x00\x03\x03ab", _AB),  # out of order
-        (b"\x80\x80\x80\x80\x10", _NONE),  # bits above 31 are lost
-        (b"\xff\xff\xff\xff\x0f", _NONE),  # a negative number of them
+        (b"\x80\x80\x80\x80\x10", _NONE),  # bits above 31 are dropped
+        (b"\xff\xff\xff\xff\x0f", _NONE),  # a negative count
         (b"\x01\x09\x05", None),
         (b"\x01\x09\xff\xff\xff\xff\x0f", None),  # does not go backwards
         (b"\x80\x80\x80\x80\x80\x00", None),
     ],
 )
 def test_sections_of_tagged_fields(tags: bytes, read: FetchRequest | None) -> None:
-    """Known ones are taken, unknown ones skipped, in whatever order they come."""
+    """Known fields are read, unknown ones skipped, in any order."""
     c = BY_NAME["Fetch"].request(12)
     if read is None:
         with pytest.raises(WireError):
@@ -289,7 +289,7 @@ def test_sections_of_tagged_fields(tags: bytes, read: FetchRequest | None) -> No
     [(b"\xff", False), (b"\x80", False), (b"\x00", True), (b"\x7f", True)],
 )
 def test_a_struct_is_null_behind_a_negative_byte(cursor: bytes, there: bool) -> None:
-    """Any number from 0 on says that it follows."""
+    """Any number from 0 on means that the struct follows."""
     body = b"\x02a" + struct.pack(">i", 5) + b"\0" if there else b""
     data = b"\x01" + struct.pack(">i", 10) + cursor + body + b"\0"
     read = _decoded(BY_NAME["DescribeTopicPartitions"].request(0), data)
@@ -297,13 +297,13 @@ def test_a_struct_is_null_behind_a_negative_byte(cursor: bytes, there: bool) -> 
 
 
 def test_a_bool_is_any_byte_but_zero() -> None:
-    """Kafka takes 2 for true."""
+    """Kafka reads 2 as true."""
     c = BY_NAME["Metadata"].request(4)
     assert _decoded(c, bytes(4) + b"\x02").allow_auto_topic_creation is True
 
 
 def test_bytes_behind_the_message_are_the_callers() -> None:
-    """Kafka leaves what follows a body unread."""
+    """Like Kafka, the codec leaves the bytes after a body unread."""
     c = BY_NAME["Heartbeat"].response(0)
     assert c.decode(b"\x00\x1btrailing", 0, 10) == (HeartbeatResponse(0, 27), 2)
 
@@ -318,7 +318,7 @@ def test_varints(value: int) -> None:
 
 
 def test_generated_source_is_kept() -> None:
-    """Who wonders what a codec does can read it."""
+    """The source of a codec can be inspected."""
     source = BY_NAME["Heartbeat"].request(4).source
     names = [line.split("(")[0] for line in source.splitlines() if line[0] != " "]
     assert names == ["def decode", "def encode_into", "def encode"]

@@ -1,4 +1,4 @@
-"""The codecs of record batches, against other libraries and against bombs."""
+"""The codecs of record batches: other libraries, and compression bombs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LONG = random.Random(1).randbytes(150_000) + bytes(100_000) + b"kohort" * 9_000
 
 
 def together(codec: int, data: Buffer, *, limit: int = compression.LIMIT) -> bytes:
-    """All pieces; none is longer than it may be."""
+    """Joins all pieces, none of which may be too long."""
     pieces = list(compression.decompress_in_pieces(codec, data, limit=limit))
     assert all(len(piece) < 2 * compression.PIECE for piece in pieces)
     return b"".join(pieces)
@@ -57,28 +57,28 @@ libraries = pytest.mark.parametrize(
 @codecs
 @given(data=st.binary(max_size=2_000))
 def test_what_was_packed_comes_back(unpack: Unpack, codec: int, data: bytes) -> None:
-    """Any bytes, the empty ones too."""
+    """Any bytes are restored, including none."""
     assert unpack(codec, compression.compress(codec, data)) == data
 
 
 @ways
 @codecs
 def test_long_data_comes_back(unpack: Unpack, codec: int) -> None:
-    """Data of several blocks, read from a view as the wire gives it."""
+    """Data of several blocks is restored, from a view as on the wire."""
     packed = compression.compress(codec, LONG)
     assert unpack(codec, memoryview(b"#" + packed)[1:]) == LONG
 
 
 @packers
 def test_equal_data_packs_equally(codec: int) -> None:
-    """No time of compression or the like gets in, so runs can be repeated."""
+    """No timestamp is included, so runs are repeatable."""
     assert compression.compress(codec, LONG) == compression.compress(codec, LONG)
 
 
 @packers
 @libraries
 def test_other_libraries_read_ours(codec: int, library: object) -> None:
-    """What we pack is unpacked by the codecs of other Kafka clients."""
+    """The codecs of other Kafka clients decompress our data."""
     name = compression.CODECS[codec]
     unpack = getattr(library, f"{name}_decode")
     assert bytes(unpack(compression.compress(codec, LONG))) == LONG
@@ -90,7 +90,7 @@ def test_other_libraries_read_ours(codec: int, library: object) -> None:
 def test_we_read_those_of_other_libraries(
     unpack: Unpack, codec: int, library: object
 ) -> None:
-    """What the codecs of other Kafka clients pack is unpacked by us."""
+    """We decompress the data of other Kafka clients' codecs."""
     name = compression.CODECS[codec]
     pack = getattr(library, f"{name}_encode")
     assert unpack(codec, pack(LONG)) == LONG
@@ -98,7 +98,7 @@ def test_we_read_those_of_other_libraries(
 
 @ways
 def test_raw_snappy_is_read(unpack: Unpack) -> None:
-    """What librdkafka sends: one block, without Java's framing."""
+    """Raw snappy, as librdkafka sends it, is one block without Java's framing."""
     raw = bytes(cramjam.snappy.compress_raw(LONG))
     assert unpack(compression.SNAPPY, raw) == LONG
 
@@ -120,7 +120,7 @@ def test_linked_lz4_blocks_are_refused(unpack: Unpack) -> None:
 
 @ways
 def test_gzip_members_are_joined(unpack: Unpack) -> None:
-    """A gzip stream may have several members, and padding behind them."""
+    """A gzip stream may have several members, and padding after them."""
     packed = gzip.compress(b"one ") + gzip.compress(b"two") + bytes(8)
     assert unpack(compression.GZIP, packed) == b"one two"
 
@@ -128,7 +128,7 @@ def test_gzip_members_are_joined(unpack: Unpack) -> None:
 @ways
 @codecs
 def test_the_limit_is_exact(unpack: Unpack, codec: int) -> None:
-    """As many bytes as the limit may come out, and not one more."""
+    """Exactly the limit is allowed, and not a byte more."""
     packed = compression.compress(codec, LONG)
     assert unpack(codec, packed, limit=len(LONG)) == LONG
     with pytest.raises(WireError, match=f"more than {len(LONG) - 1} bytes"):
@@ -146,7 +146,7 @@ def test_a_bomb_does_not_go_off(unpack: Unpack, codec: int) -> None:
 
 @ways
 def test_a_snappy_block_may_lie_about_its_size(unpack: Unpack) -> None:
-    """The announced size is refused before anybody allocates it."""
+    """An excessive declared size is refused before it is allocated."""
     announced = b"\xff\xff\xff\xff\x0f"
     with pytest.raises(WireError, match="more than"):
         unpack(compression.SNAPPY, announced)
@@ -156,7 +156,7 @@ def test_a_snappy_block_may_lie_about_its_size(unpack: Unpack) -> None:
 @packers
 @given(cut=st.floats(0, 0.99))
 def test_truncated_data_is_an_error(unpack: Unpack, codec: int, cut: float) -> None:
-    """Half a stream is no shorter stream, unless it was cut between two blocks."""
+    """A truncated stream is an error, unless it was cut between two blocks."""
     packed = compression.compress(codec, LONG)
     part = packed[: int(len(packed) * cut)]
     try:
@@ -174,7 +174,7 @@ def test_truncated_data_is_an_error(unpack: Unpack, codec: int, cut: float) -> N
 def test_damage_never_gets_out_as_another_error(
     unpack: Unpack, codec: int, data: bytes, position: int, byte: int
 ) -> None:
-    """Whatever a client sends, `WireError` or bytes is what comes of it."""
+    """Any input gives bytes or a `WireError`."""
     packed = bytearray(compression.compress(codec, data))
     packed[position % len(packed)] ^= byte
     for damaged in (bytes(packed), data):
@@ -188,7 +188,7 @@ def test_damage_never_gets_out_as_another_error(
 @ways
 @pytest.mark.parametrize("size", [-1, 2**31 - 1, 100])
 def test_snappy_blocks_of_impossible_sizes(unpack: Unpack, size: int) -> None:
-    """A block that ends before it starts, or behind the data."""
+    """A block with a negative size, or beyond the data, is an error."""
     header = compression.compress(compression.SNAPPY, b"")
     with pytest.raises(WireError, match="a block of"):
         unpack(compression.SNAPPY, header + struct.pack(">i", size) + b"abc")
@@ -196,7 +196,7 @@ def test_snappy_blocks_of_impossible_sizes(unpack: Unpack, size: int) -> None:
 
 @pytest.mark.parametrize("codec", [-1, 5, 6, 7])
 def test_codecs_that_do_not_exist(codec: int) -> None:
-    """Three bits have room for eight codecs; there are five."""
+    """Three bits allow eight codecs; only five exist."""
     with pytest.raises(WireError, match=f"codec {codec}"):
         compression.compress(codec, b"")
     with pytest.raises(WireError, match=f"codec {codec}"):
@@ -205,14 +205,14 @@ def test_codecs_that_do_not_exist(codec: int) -> None:
 
 @ways
 def test_other_formats_are_refused(unpack: Unpack) -> None:
-    """Neither zlib nor bzip2 is gzip."""
+    """The formats of zlib and bzip2 are not gzip."""
     for packed in (zlib.compress(LONG), bz2.compress(LONG)):
         with pytest.raises(WireError, match="gzip"):
             unpack(compression.GZIP, packed)
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:
-    """Starting to serve costs neither a codec nor crc32c."""
+    """Starting to serve imports neither a codec nor crc32c."""
     program = (
         "import sys; import kohort.broker.log.partition; "
         "print(sorted({'cramjam', 'crc32c', 'lz4', 'zstandard'} & set(sys.modules)))"
@@ -236,14 +236,14 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
     ids=["snappy", "gzip"],
 )
 def test_parts_without_bytes_take_turns(codec: int, packed: bytes) -> None:
-    """Blocks and members that are empty are work, too: a piece has few of them."""
+    """Empty blocks and members are work, too: a piece has few of them."""
     pieces = list(compression.decompress_in_pieces(codec, packed))
     assert len(pieces) > 30
     assert not any(pieces)
 
 
 def test_small_parts_are_joined() -> None:
-    """Blocks of a byte each do not make a piece each."""
+    """Blocks of one byte each are joined to larger pieces."""
     block = bytes(cramjam.snappy.compress_raw(b"x"))
     packed = compression.compress(compression.SNAPPY, b"")
     packed += (struct.pack(">i", len(block)) + block) * 10_000

@@ -35,7 +35,7 @@ every_kind = pytest.mark.parametrize(("declared", "name", "decode"), KINDS)
 def test_consumers_messages_are_kios(
     declared: type, name: str, decode: Any, version: int, data: st.DataObject
 ) -> None:
-    """Behind their version, the bytes are those of kio."""
+    """After their version, the bytes equal kio's."""
     message = data.draw(messages(declared, version))
     module = f"kio.schema.consumer_protocol_{name.lower()}.v{version}.data"
     theirs = getattr(importlib.import_module(module), f"ConsumerProtocol{name}")
@@ -63,7 +63,7 @@ def test_user_data_of_sticky() -> None:
 
 
 def test_user_data_of_cooperative_sticky() -> None:
-    """The generation, and whatever may once come behind it."""
+    """The generation, and perhaps later fields."""
     read = consumer.decode_cooperative_sticky_user_data
     assert read(b"\0\0\0\x05more") == CooperativeStickyUserData(5)
     with pytest.raises(WireError):
@@ -72,7 +72,7 @@ def test_user_data_of_cooperative_sticky() -> None:
 
 
 def test_fields_of_newer_versions_are_passed_over() -> None:
-    """A consumer of tomorrow is understood by its older fields."""
+    """Unknown newer fields are ignored."""
     wanted = Subscription(["t"], b"", [TopicPartitions("t", [0, 1])], 7, "rack")
     encoded = consumer.encode(wanted)
     newer = b"\x7f\xff" + encoded[2:] + b"and more"
@@ -80,7 +80,7 @@ def test_fields_of_newer_versions_are_passed_over() -> None:
 
 
 def test_older_versions_leave_defaults() -> None:
-    """A subscription v0 owns nothing and is of no generation."""
+    """A subscription v0 has no owned partitions and no generation."""
     encoded = consumer.encode(Subscription(["t"]), 0)
     assert consumer.decode_subscription(encoded) == Subscription(["t"])
 
@@ -90,7 +90,7 @@ def test_older_versions_leave_defaults() -> None:
 def test_what_is_no_message(
     declared: type, name: str, decode: Any, data: bytes
 ) -> None:
-    """No version, a negative one, or too little behind it."""
+    """A missing or negative version, or too few bytes after it, is an error."""
     with pytest.raises(WireError):
         decode(data)
 
@@ -100,7 +100,7 @@ def test_what_is_no_message(
 def test_mutated_messages(
     declared: type, name: str, decode: Any, data: st.DataObject
 ) -> None:
-    """Whatever a member sends is read or refused."""
+    """Any bytes of a member are read or refused."""
     message = data.draw(messages(declared, consumer.NEWEST))
     try:
         decoded = decode(data.draw(mutated(consumer.encode(message))))

@@ -1,4 +1,4 @@
-"""Long messages: decoded and encoded a piece at a time, and no longer than allowed."""
+"""Long messages: decoded and encoded a piece at a time, up to a limit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def commit(topics: int, partitions: int) -> OffsetCommitRequest:
 
 @pytest.mark.parametrize(("topics", "partitions"), [(5000, 1), (1, 5000), (70, 70)])
 def test_long_messages_yield_once_a_piece(topics: int, partitions: int) -> None:
-    """Items are counted together, at whatever depth they stand."""
+    """Items count together, at any depth."""
     message = commit(topics, partitions)
     data = COMMIT.encode(message)
     expected = (topics + topics * partitions) // PIECE
@@ -67,7 +67,7 @@ def test_short_messages_are_done_in_one_piece() -> None:
 
 
 def test_long_arrays_of_numbers() -> None:
-    """They are read and written by the thousand, and come out the same."""
+    """They are read and written by the thousand, and are restored."""
     numbers = list(range(100_000))
     message = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", numbers)])
     data = FETCH_OFFSETS.encode(message)
@@ -83,7 +83,7 @@ def test_long_arrays_of_numbers() -> None:
 
 
 def test_text_that_takes_long_counts_for_more() -> None:
-    """Bytes that are not UTF-8 are replaced one by one: that takes its time."""
+    """Bytes that are not UTF-8 are replaced one by one, which takes time."""
     name = uvarint(32_001) + b"\xff" * 32_000 + b"\0"
     data = uvarint(101) + name * 100 + b"\1\1\1\0"
     _, yields = finished(METADATA.decode_in_pieces(data, 0, len(data)))
@@ -91,7 +91,7 @@ def test_text_that_takes_long_counts_for_more() -> None:
 
 
 def test_too_many_items_are_refused_before_they_are_read() -> None:
-    """By the count that stands before them."""
+    """The count before the items is enough to refuse them."""
     count = MOST_ITEMS + 1
     data = uvarint(count + 1) + b"\1" * count
     work = METADATA.decode_in_pieces(data, 0, len(data))
@@ -100,7 +100,7 @@ def test_too_many_items_are_refused_before_they_are_read() -> None:
 
 
 def test_items_are_counted_over_the_whole_request() -> None:
-    """Many short arrays are as much as a long one."""
+    """Many short arrays count as much as a long one."""
     topic = b"\2t" + uvarint(100_001) + bytes(400_000) + b"\0"
     data = b"\2g" + uvarint(22) + topic * 21 + b"\0"
     with pytest.raises(WireError, match="more than 2,000,000 items"):
@@ -126,7 +126,7 @@ def test_tagged_fields_count_as_items() -> None:
 def test_a_section_of_too_many_tags_is_refused(
     api: str, version: int, body: bytes
 ) -> None:
-    """Whether the message has tagged fields of its own or not; MOST_TAGS are read."""
+    """Up to MOST_TAGS are read, whether the message has tagged fields or not."""
     codec = BY_NAME[api].request(version)
     for count in (MOST_TAGS, MOST_TAGS + 1, 50_000_000):
         data = body + uvarint(count) + b"\x63\0" * min(count, 1000)
@@ -141,7 +141,7 @@ def test_a_section_of_too_many_tags_is_refused(
 
 
 def test_a_truncated_long_message_is_refused() -> None:
-    """Wherever it ends, as if it were decoded at once."""
+    """At any end, as if it were decoded at once."""
     data = COMMIT.encode(commit(3, 400))
     for end in itertools.chain(range(0, len(data), 97), [len(data) - 1]):
         with pytest.raises(WireError):

@@ -1,4 +1,4 @@
-"""Bytes that are no message: each is refused, at a cost no higher than their length."""
+"""Malformed bytes: each is refused, at a cost no higher than their length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kohort.protocol.registry import BY_NAME, Api
 
 LIES = (b"\x7f\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\x01")
 COST = 100_000
-"""Bytes that decoding may allocate for a message of some hundred bytes."""
+"""Maximum bytes that decoding may allocate for a message of some hundred bytes."""
 
 
 def _sample(side: Side) -> bytes:
@@ -25,7 +25,7 @@ def _sample(side: Side) -> bytes:
 
 @every_api
 def test_every_truncation_is_refused(api: Api) -> None:
-    """A message that ends early is refused, even where the next frame follows."""
+    """A truncated message is refused, even if the next frame follows."""
     for side in sides_of(api):
         encoded = _sample(side)
         for end in range(len(encoded)):
@@ -37,7 +37,7 @@ def test_every_truncation_is_refused(api: Api) -> None:
 
 @every_api
 def test_lies_about_lengths_cost_nothing(api: Api) -> None:
-    """A length that lies, in any place, allocates nothing to speak of."""
+    """A wrong length, in any place, allocates almost nothing."""
     for side in sides_of(api):
         encoded = _sample(side)
         decode = side.codec.decode
@@ -82,7 +82,7 @@ def test_many_tiny_items_cost_their_length() -> None:
 
 
 def test_a_tagged_field_of_negative_size_is_refused() -> None:
-    """It would lead back to bytes that were read, a billion times."""
+    """It would go back to bytes already read, a billion times."""
     c = BY_NAME["Heartbeat"].request(4)
     minus_7 = b"\xf9\xff\xff\xff\x0f"
     body = b"\x02g" + bytes(4) + b"\x02m" + b"\x00"

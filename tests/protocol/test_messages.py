@@ -49,7 +49,7 @@ def _tagged(side: Side) -> dict[str, Any]:
 @A_FEW
 @given(data=st.data())
 def test_a_message_survives_its_codec(side: Side, data: st.DataObject) -> None:
-    """An encoded message is decoded to the same: anywhere, in pieces, as a layout."""
+    """An encoded message decodes to the same: at any place, in pieces, as a layout."""
     message = data.draw(messages(side.declared, side.version))
     encoded = side.codec.encode(message)
 
@@ -75,7 +75,7 @@ def test_a_message_survives_its_codec(side: Side, data: st.DataObject) -> None:
 @A_FEW
 @given(data=st.data())
 def test_doubtful_bytes_are_read_alike(side: Side, data: st.DataObject) -> None:
-    """Where bytes are wrong, codec and layout refuse them both, or read the same."""
+    """Codec and layout both refuse mutated bytes, or read the same."""
     encoded = data.draw(mutated(side.codec.encode(filled(side.declared, side.version))))
     stream = io.BytesIO(encoded)
     try:

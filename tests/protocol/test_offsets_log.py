@@ -1,7 +1,7 @@
-"""Records of ``__consumer_offsets``: as Kafka 4.3 writes them, in any version, damaged.
+"""Records of ``__consumer_offsets``: as Kafka 4.3 writes them, all versions, damage.
 
-The judges are Kafka's own classes (``tests/data/group_records.json``) and its own
-log with what DumpLogSegments says of it (``tests/data/kafka-4.3``).
+They are compared with Kafka's own classes (``tests/data/group_records.json``), and with
+Kafka's log and its dump by DumpLogSegments (``tests/data/kafka-4.3``).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from kohort.protocol.consumer import (
     encode,
 )
 from kohort.protocol.fields import ZERO_UUID
+from kohort.protocol.markers import Marker, marker_batch
 from kohort.protocol.messages import WireError
 from kohort.protocol.offsets_log import (
     GroupMetadataKey,
@@ -56,8 +57,16 @@ Row = tuple[object, ...]
 
 
 def new_reader() -> Reader[Row]:
-    """A reader that gives rows: of an offset, or of a group."""
-    return Reader[Row](lambda *offset: offset, lambda *group: group)
+    """A reader that returns rows: of an offset, or of a group.
+
+    A row of a transaction has the producer id in front.
+    """
+    return Reader[Row](
+        lambda *offset: offset,
+        lambda *group: group,
+        lambda producer_id, row: (producer_id, *row),
+        lambda *end: end,
+    )
 
 
 def uuid(text: str | None) -> bytes:
@@ -66,7 +75,7 @@ def uuid(text: str | None) -> bytes:
 
 
 def offset_value(data: Any) -> OffsetCommitValue:
-    """The message that Kafka shows as this JSON."""
+    """The message for Kafka's JSON."""
     return OffsetCommitValue(
         data["offset"],
         data.get("leaderEpoch", -1),
@@ -78,7 +87,7 @@ def offset_value(data: Any) -> OffsetCommitValue:
 
 
 def subscription(shown: Any) -> bytes:
-    """Of a member; the tool shows those of consumers in words."""
+    """A member's subscription; the tool prints those of consumers in words."""
     if isinstance(shown, str):
         return base64.b64decode(shown)
     owned = [
@@ -96,7 +105,7 @@ def subscription(shown: Any) -> bytes:
 
 
 def assignment(shown: Any) -> bytes:
-    """Of a member, as `subscription`."""
+    """A member's assignment, likewise."""
     if isinstance(shown, str):
         return base64.b64decode(shown)
     rows = [
@@ -110,7 +119,7 @@ def assignment(shown: Any) -> bytes:
 
 
 def group_value(data: Any) -> GroupMetadataValue:
-    """The message that Kafka shows as this JSON."""
+    """The message for Kafka's JSON."""
     return GroupMetadataValue(
         data["protocolType"],
         data["generation"],
@@ -134,7 +143,7 @@ def group_value(data: Any) -> GroupMetadataValue:
 
 
 def from_json(name: str, data: Any) -> Any:
-    """The message of this name that Kafka shows as this JSON."""
+    """The message of this name for Kafka's JSON."""
     if name == "OffsetCommitValue":
         return offset_value(data)
     if name == "GroupMetadataValue":
@@ -146,7 +155,7 @@ def from_json(name: str, data: Any) -> Any:
 
 
 def decoded(name: str, data: bytes) -> Any:
-    """What these bytes of a key or a value are."""
+    """Decodes the bytes of a key or a value."""
     if name == "OffsetCommitValue":
         return offsets_log.decode_offset_commit(data)
     if name == "GroupMetadataValue":
@@ -155,7 +164,7 @@ def decoded(name: str, data: bytes) -> Any:
 
 
 def dumped() -> Iterator[tuple[str, int, str, str]]:
-    """What DumpLogSegments saw: folder, offset, key and payload of each record."""
+    """The output of DumpLogSegments: folder, offset, key and payload of each record."""
     folder = ""
     for line in DUMP.read_text(encoding="utf-8").splitlines():
         if line.startswith("Dumping "):
@@ -166,7 +175,7 @@ def dumped() -> Iterator[tuple[str, int, str, str]]:
 
 
 def logged() -> dict[tuple[str, int], Record]:
-    """The records of Kafka's log, by folder and offset; no markers."""
+    """The records of Kafka's log, by folder and offset, without markers."""
     found = {}
     for path in sorted((DATA / "kafka-4.3").glob("*/*.log")):
         data = path.read_bytes()
@@ -177,7 +186,7 @@ def logged() -> dict[tuple[str, int], Record]:
     return found
 
 
-# -- as Kafka has it
+# -- Kafka's records
 
 
 @pytest.mark.parametrize(
@@ -185,7 +194,7 @@ def logged() -> dict[tuple[str, int], Record]:
     [row for row in WRITTEN if row[0] != "ShareGroupMetadataKey"],
 )
 def test_every_version(name: str, version: int, data: str, shown: object) -> None:
-    """What Kafka's classes write in each version is read and written alike."""
+    """Each version written by Kafka's classes is read and written the same."""
     raw = bytes.fromhex(data)
     message = decoded(name, raw)
     assert message == from_json(name, shown)
@@ -196,14 +205,14 @@ def test_every_version(name: str, version: int, data: str, shown: object) -> Non
 
 
 def test_versions_are_complete() -> None:
-    """Kafka's classes were asked for every version that is readable."""
+    """The recording has every version that Kafka's classes can read."""
     for name in ("OffsetCommitValue", "GroupMetadataValue"):
         versions = {version for found, version, *_ in WRITTEN if found == name}
         assert versions == set(range(offsets_log.NEWEST_VALUE + 1))
 
 
 def test_log_of_kafka() -> None:
-    """All records of a log that Kafka wrote say what Kafka's own tool says."""
+    """All records of Kafka's log are read as Kafka's own tool prints them."""
     log = logged()
     for folder, offset, key_json, payload in dumped():
         record = log.pop((folder, offset))
@@ -229,7 +238,7 @@ def test_log_of_kafka() -> None:
 
 
 def test_versions_that_kafka_writes() -> None:
-    """Keys and values of Kafka's log come out as they are when written again."""
+    """Keys and values of Kafka's log are unchanged when they are written again."""
     versions = set()
     for record in logged().values():
         assert record.key is not None
@@ -261,7 +270,7 @@ def test_versions_that_kafka_writes() -> None:
 
 
 def fast_value(value: OffsetCommitValue) -> bytes:
-    """The value as the path by hand makes it."""
+    """The value from the hand-written encoder."""
     topic_id = None if value.topic_id == ZERO_UUID else value.topic_id
     return offsets_log.offset_value(
         value.offset,
@@ -284,7 +293,7 @@ def test_legacy_key() -> None:
 
 @pytest.mark.parametrize("codec", range(5))
 def test_a_large_batch_is_read_in_pieces(codec: int) -> None:
-    """A thousand records at most, so that loading holds up no request."""
+    """At most a thousand records, so that loading delays no request."""
     value = offsets_log.encode_value(OffsetCommitValue(7, -1, "m", 1), 0)
     key = offsets_log.offset_key("g", "t", 3)
     batch = build_batch([Record(0, 1, key, value)] * 9_500, codec=codec)
@@ -296,18 +305,18 @@ def test_a_large_batch_is_read_in_pieces(codec: int) -> None:
 
 
 def test_tags_of_newer_brokers() -> None:
-    """Tagged fields that Kafka 4.3 does not know are passed over (KIP-915)."""
+    """Tagged fields unknown to Kafka 4.3 are skipped (KIP-915)."""
     plain = offsets_log.encode_value(OffsetCommitValue(7, 2, "m", 9), 4)
     assert plain[-1] == 0
     tagged = plain[:-1] + b"\1\x05\x03new"
     assert offsets_log.decode_offset_commit(tagged) == OffsetCommitValue(7, 2, "m", 9)
 
 
-# -- what is no record of the classic protocol
+# -- records of other protocols
 
 
 def test_other_types_are_skipped() -> None:
-    """They are counted, and their groups are known by their protocol."""
+    """They are counted, and the protocol of their groups is known."""
     share = next(row for row in WRITTEN if row[0] == "ShareGroupMetadataKey")
     shared = bytes.fromhex(share[2])
     nobody = b"\x03\xe7???"
@@ -330,7 +339,7 @@ def test_other_types_are_skipped() -> None:
 
 @pytest.mark.parametrize(("name", "version", "data", "shown"), WRITTEN)
 def test_truncated(name: str, version: int, data: str, shown: object) -> None:
-    """Bytes that end too early, or too late, are an error that says what is wrong."""
+    """Truncated or too long bytes are an error that describes the fault."""
     raw = bytes.fromhex(data)
     for end in range(len(raw)):
         with pytest.raises(WireError, match=r"\w"):
@@ -342,7 +351,7 @@ def test_truncated(name: str, version: int, data: str, shown: object) -> None:
 
 @pytest.mark.parametrize("version", [-1, 5, 999])
 def test_unknown_version(version: int) -> None:
-    """A value of a version that nobody knows is named with it."""
+    """The error names an unknown version."""
     data = struct.pack(">h", version) + bytes(40)
     for name in ("OffsetCommitValue", "GroupMetadataValue"):
         with pytest.raises(WireError, match=f"{name} of version {version}"):
@@ -350,7 +359,7 @@ def test_unknown_version(version: int) -> None:
 
 
 def test_error_says_where() -> None:
-    """A wrong record in a batch is named by its place and the batch's offset."""
+    """The error names the record's position and the batch's offset."""
     good = Record(0, 1, offsets_log.offset_key("g", "t", 0), None)
     for bad, what in (
         (Record(0, 1, None, b""), "a null key"),
@@ -364,7 +373,7 @@ def test_error_says_where() -> None:
 
 
 def test_names_that_are_too_long() -> None:
-    """Names and metadata of more than 32,767 bytes are refused by every reader."""
+    """All readers refuse names and metadata of more than 32,767 bytes."""
     long = "x" * 40_000
     with pytest.raises(WireError, match="40000 and 1 bytes"):
         offsets_log.offset_key(long, "t", 0)
@@ -377,7 +386,7 @@ def test_names_that_are_too_long() -> None:
         offsets_log.encode_value(value, offsets_log.OFFSET_COMMIT_VALUE_WITH_EXPIRY)
 
 
-# -- the path by hand against the one by declaration
+# -- hand-written code and declarations
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -405,7 +414,7 @@ HEADERS = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[bytes, list[Row]]:
-    """A batch of offsets as any broker may write it, and what it says."""
+    """A batch of offsets as any broker may write it, and its rows."""
     repeated = draw(st.lists(OFFSET, min_size=1, max_size=4))
     pairs = draw(st.lists(st.sampled_from(repeated), min_size=1, max_size=150))
     time_ms = draw(st.integers(0, 2**40))
@@ -432,18 +441,18 @@ def batches(draw: st.DrawFn) -> tuple[bytes, list[Row]]:
 
 @given(batches())
 def test_reader_and_declaration_agree(made: tuple[bytes, list[Row]]) -> None:
-    """A batch says the same whichever way its records were written and are read."""
+    """The result is the same for both ways of writing and of reading."""
     batch, rows = made
     reader = new_reader()
     assert reader.read(batch) == rows
-    assert reader.read(batch) == rows  # with all names known
+    assert reader.read(batch) == rows  # with all names cached
 
 
 @given(KEY, PLAIN | NOTED, st.integers(0, 10_000))
 def test_values_by_hand(
     key: OffsetCommitKey, value: OffsetCommitValue, position: int
 ) -> None:
-    """What is written by hand is what the declaration writes."""
+    """The hand-written encoder and the declaration give the same bytes."""
     expected_key = offsets_log.encode_key(key)
     assert offsets_log.offset_key(key.group, key.topic, key.partition) == expected_key
     expected = offsets_log.encode_value(value, offsets_log.OFFSET_COMMIT_VALUE)
@@ -456,19 +465,50 @@ def test_values_by_hand(
         expected,
         position,
     )
-    if not value.metadata:
-        has_id = value.topic_id != ZERO_UUID
-        tail = offsets_log.plain_tail(value.topic_id if has_id else None)
-        head = offsets_log.plain_head(position, expected_key, len(tail))
-        middle = offsets_log.plain_offset(
-            value.offset, value.leader_epoch, 1, value.commit_timestamp
+
+
+@given(
+    st.text(max_size=100),
+    st.lists(st.tuples(st.sampled_from(["t", "größe"]), KEY, PLAIN), min_size=1),
+    st.booleans(),
+)
+def test_commits_by_template(
+    group: str,
+    rows: list[tuple[str, OffsetCommitKey, OffsetCommitValue]],
+    has_ids: bool,
+) -> None:
+    """A template gives the bytes of records that are encoded one by one.
+
+    The records of a commit share its time.
+    """
+    ids = {"t": bytes(range(16))} if has_ids else {}
+    template = offsets_log.CommitTemplate(
+        len(group.encode()),
+        [topic for topic, _, _ in rows],
+        [key.partition for _, key, _ in rows],
+        ids,
+    )
+    packed = template.pack(
+        group.encode(),
+        [value.offset for _, _, value in rows],
+        [value.leader_epoch for _, _, value in rows],
+        123,
+    )
+    framed = b""
+    for place, (topic, key, value) in enumerate(rows):
+        tail = offsets_log.plain_tail(ids.get(topic))
+        offset, epoch = value.offset, value.leader_epoch
+        framed += offsets_log.frame(
+            place,
+            offsets_log.offset_key(group, topic, key.partition),
+            offsets_log.offset_value(offset, epoch, "", 123, tail),
         )
-        assert head + middle + tail == framed
+    assert packed == framed
 
 
 @given(st.data())
 def test_damaged_batches(data: st.DataObject) -> None:
-    """Whatever the bytes are, there is a result or a WireError."""
+    """Any bytes give a result or a WireError."""
     batch, _ = data.draw(batches())
     body = bytearray(batch)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -479,8 +519,6 @@ def test_damaged_batches(data: st.DataObject) -> None:
 
 
 # -- transactions (KIP-98)
-
-ABORT, COMMIT = struct.pack(">hh", 0, 0), struct.pack(">hh", 0, 1)
 
 
 def offsets(*rows: tuple[str, int | None]) -> list[Record]:
@@ -499,50 +537,30 @@ def offsets(*rows: tuple[str, int | None]) -> list[Record]:
 
 
 def in_transaction(producer_id: int, records: Sequence[Record]) -> bytes:
-    """A batch within a transaction."""
+    """A batch in a transaction."""
     return build_batch(
         records, producer_id=producer_id, attributes=TRANSACTIONAL, producer_epoch=0
     )
 
 
-def marker(producer_id: int, key: bytes) -> bytes:
-    """The end of a transaction."""
-    return build_batch(
-        [Record(0, 1, key, bytes(6))],
-        producer_id=producer_id,
-        attributes=TRANSACTIONAL | CONTROL,
-        producer_epoch=0,
-    )
-
-
-def read_all(*read: bytes) -> tuple[list[tuple[object, object]], int]:
-    """(topic, offset) in order, and how many transactions are open."""
+def test_records_of_transactions() -> None:
+    """They come with their producer id, and markers as the end of the transaction."""
+    pending = in_transaction(7, offsets(("a", 1), ("b", None)))
     reader = new_reader()
-    rows = [row for batch in read for row in reader.read(batch)]
-    found = [(row[1], row[3][0] if isinstance(row[3], tuple) else None) for row in rows]
-    return found, reader.open_transactions
+    first, second = reader.read(pending)
+    assert first[:4] == (7, "g", "a", 0)
+    assert second[:5] == (7, "g", "b", 0, None)
+    for is_commit in (True, False):
+        batch = marker_batch(Marker(is_commit, 0), 7, 0, 1)
+        assert reader.read(batch) == [(7, is_commit)]
 
 
-def test_transactions() -> None:
-    """Offsets count when their transaction ends, unless it is aborted."""
-    first = in_transaction(1, offsets(("a", 1), ("b", 1)))
-    second = in_transaction(2, offsets(("c", 2)))
-    assert read_all(first, second) == ([], 2)
-    assert read_all(first, second, marker(2, COMMIT)) == ([("c", 2)], 1)
-    ended = read_all(first, second, marker(1, COMMIT), marker(2, ABORT))
-    assert ended == ([("a", 1), ("b", 1)], 0)
+def test_other_control_records() -> None:
+    """Control records that are no markers are skipped; damaged ones are errors."""
 
+    def control(key: bytes) -> bytes:
+        return build_batch([Record(0, 1, key, bytes(6))], attributes=CONTROL)
 
-def test_transaction_after_a_newer_commit() -> None:
-    """A commit outside of the transaction, made meanwhile, is newer and stays."""
-    pending = in_transaction(1, offsets(("a", 1), ("b", 1)))
-    newer = build_batch(offsets(("a", 5)))
-    found, _ = read_all(pending, newer, marker(1, COMMIT))
-    assert found == [("a", 5), ("b", 1)]
-
-
-def test_marker_without_transaction() -> None:
-    """After compaction a marker may be all that is left."""
-    assert read_all(marker(1, COMMIT)) == ([], 0)
-    with pytest.raises(WireError, match="a marker of key"):
-        read_all(marker(1, b"?"))
+    assert new_reader().read(control(struct.pack(">hh", 0, 3))) == []
+    with pytest.raises(WireError, match="a control record without a type"):
+        new_reader().read(control(b"?"))

@@ -1,4 +1,4 @@
-"""Heads of records: read in pieces as if they had been read at once."""
+"""Heads of records: reading in pieces gives the same as reading at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ made = st.builds(Record, st.just(0), st.integers(0, 2**40), binary, binary, head
 
 
 def heads_of(some: Sequence[Record]) -> list[RecordHead]:
-    """The heads that are to be found."""
+    """The expected heads."""
     return [(r.offset, r.timestamp_ms, r.key is not None) for r in some]
 
 
@@ -40,7 +40,7 @@ def read_all(batch: bytes, **options: int) -> list[RecordHead]:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_heads_of_every_codec(codec: int) -> None:
-    """Short records, one that is longer than a piece, one with very many headers."""
+    """Short records, one longer than a piece, and one with very many headers."""
     some = [Record(0, 1000 + n, b"k" if n % 3 else None, b"v") for n in range(3000)]
     some.insert(70, Record(0, 5, b"k" * 600_000, b"v" * 900_000))
     some.insert(90, Record(0, 6, None, None, [("h", b"x")] * 700))
@@ -80,13 +80,13 @@ def test_damage_is_one_error(
 
 
 def test_log_append_time_is_that_of_all_records() -> None:
-    """The header has it; the times of the records do not count."""
+    """The header has it; the times of the records are ignored."""
     batch = build_batch([Record(0, 5, b"k"), Record(0, 7)], attributes=8)
     assert read_all(batch) == [(0, 7, True), (1, 7, False)]
 
 
 def test_records_are_read_a_few_at_a_time() -> None:
-    """However many there are, others may be served after some of them."""
+    """Other work can run after some of them, however many there are."""
     batch = build_batch([Record()] * 20_000, codec=compression.ZSTD)
     assert max(map(len, read_heads(batch))) <= HEADS
 
@@ -99,7 +99,7 @@ def test_headers_are_read_a_few_at_a_time() -> None:
 
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_a_bomb_needs_little_memory(codec: int) -> None:
-    """One record of 40 MB, in some kilobytes, is read and never held."""
+    """One record of 40 MB, in some kilobytes, is read without storing it."""
     batch = build_batch([Record(0, 9, b"k", bytes(40_000_000))], codec=codec)
     read_all(build_batch([Record()], codec=codec))  # imports the codec
     tracemalloc.start()
@@ -112,7 +112,7 @@ def test_a_bomb_needs_little_memory(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bomb_is_given_up_early(codec: int) -> None:
-    """Not a byte more than the limit is read, and few pieces are."""
+    """Not a byte beyond the limit is decompressed, and only a few pieces."""
     batch = build_batch([Record(0, 9, b"k", bytes(9_000_000))] * 5, codec=codec)
     pieces: list[int] = []
     with pytest.raises(compression.TooLargeError):
@@ -134,7 +134,7 @@ def test_a_bomb_is_given_up_early(codec: int) -> None:
     ],
 )
 def test_records_that_are_none(count: int, data: bytes) -> None:
-    """Too few bytes, too many, impossible sizes, headers without a name."""
+    """Too few or too many bytes, impossible sizes, and headers without a name."""
     for size in (1, 100):
         pieces = (data[at : at + size] for at in range(0, len(data), size))
         with pytest.raises(WireError):
@@ -142,7 +142,7 @@ def test_records_that_are_none(count: int, data: bytes) -> None:
 
 
 def test_a_batch_that_is_not_whole() -> None:
-    """Missing bytes are not read."""
+    """An incomplete batch is not read beyond its end."""
     batch = bytearray(build_batch([Record()]))
     with pytest.raises(WireError, match="no whole batch"):
         list(read_heads(batch[:-1]))

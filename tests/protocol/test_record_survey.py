@@ -1,4 +1,4 @@
-"""The quick look at the records of a batch, held against the thorough one."""
+"""The quick look at the records of a batch, compared with the thorough one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def surveyed(batch: bytes, count: int) -> tuple[int, int, bool] | None:
 
 
 def thorough(batch: bytes, count: int) -> tuple[int, int, bool] | None:
-    """The same from the heads of the records."""
+    """The same facts from the heads of the records."""
     heads = Heads(iter([batch[records.HEADER_SIZE :]]), count, 0, 0)
     try:
         found = [head for some in heads.read() for head in some]
@@ -36,7 +36,7 @@ def thorough(batch: bytes, count: int) -> tuple[int, int, bool] | None:
 
 
 def of_one_size(count: int, **fields: object) -> list[Record]:
-    """Records that make runs."""
+    """Records that form runs."""
     made = {"key": b"k", "value": b"v" * 70, **fields}
     return [Record(0, NOW + at // 3, **made) for at in range(count)]  # type: ignore[arg-type]
 
@@ -49,7 +49,7 @@ def of_one_size(count: int, **fields: object) -> list[Record]:
 def test_records_of_one_size(
     count: int, headers: tuple[tuple[str, bytes | None], ...], key: bytes | None
 ) -> None:
-    """Runs, which end where an offset or a time has more bytes."""
+    """A run ends where an offset or a time has more bytes."""
     batch = build_batch(of_one_size(count, headers=headers, key=key))
     expected = (0, (count - 1) // 3, key is not None)
     assert surveyed(batch, count) == thorough(batch, count) == expected
@@ -60,7 +60,7 @@ def test_records_of_one_size(
     "fields", [{"key": None}, {"value": None}, {"timestamp_ms": NOW - 7}, {"key": b""}]
 )
 def test_one_record_that_differs(odd: int, fields: dict[str, object]) -> None:
-    """A run ends before it, and another one begins behind it."""
+    """A run ends before it, and another one begins after it."""
     some = of_one_size(60)
     made = {"timestamp_ms": NOW, "key": b"k", "value": b"v" * 70, **fields}
     some[odd] = Record(0, **made)  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ def test_one_record_that_differs(odd: int, fields: dict[str, object]) -> None:
     )
 )
 def test_any_records(some: list[Record]) -> None:
-    """It either agrees with the thorough look, or finds something unusual."""
+    """The quick look agrees with the thorough one, or finds something unusual."""
     batch = build_batch(some)
     found = surveyed(batch, len(some))
     assert found in (None, thorough(batch, len(some)))
@@ -99,7 +99,7 @@ def test_any_records(some: list[Record]) -> None:
 def test_damaged_records(
     flips: list[tuple[int, int]], count: int, key: bytes | None
 ) -> None:
-    """It never takes records that the thorough look refuses."""
+    """It never accepts records that the thorough look refuses."""
     batch = bytearray(build_batch(of_one_size(40, key=key, value=b"v" * 3)))
     for position, bit in flips:
         at = records.HEADER_SIZE + position % (len(batch) - records.HEADER_SIZE)

@@ -1,7 +1,8 @@
-"""Record batches: built, read, checked, and held against other implementations."""
+"""Record batches: built, read, checked, and compared with other implementations."""
 
 from __future__ import annotations
 
+import importlib.machinery
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -47,7 +48,7 @@ some_records = st.lists(
 
 
 def contents(found: Sequence[Record]) -> list[tuple[Any, ...]]:
-    """Everything in records but their offsets."""
+    """Everything in records except their offsets."""
     return [(r.timestamp_ms, r.key, r.value, list(r.headers)) for r in found]
 
 
@@ -59,7 +60,7 @@ def batch_of(count: int = 3, **fields: Any) -> bytes:
 
 
 def patched(batch: bytes, layout: str, position: int, *values: int) -> bytes:
-    """A batch with other bytes in its header, and the CRC that goes with them."""
+    """A batch with other bytes in its header, and the matching CRC."""
     made = bytearray(batch)
     struct.pack_into(layout, made, position, *values)
     if position >= records.CRC_START:
@@ -68,7 +69,7 @@ def patched(batch: bytes, layout: str, position: int, *values: int) -> bytes:
 
 
 def accepted(data: bytes, max_bytes: int = MAX_BYTES) -> BatchError | None:
-    """What the log makes of the data of one partition in Produce."""
+    """The log's answer to the data of one partition in Produce."""
     error = records.check_framing(data)
     if error is not None:
         return error
@@ -81,7 +82,7 @@ def accepted(data: bytes, max_bytes: int = MAX_BYTES) -> BatchError | None:
 def test_records_come_back(
     codec: int, some: list[Record], base: int, extra: bytes
 ) -> None:
-    """What is built is read, wherever in a buffer it lies; offsets are dense."""
+    """A built batch is read, at any position of a buffer; offsets are dense."""
     batch = records.build_batch(some, codec=codec, base_offset=base)
     found = list(records.read_records(memoryview(extra + batch + extra), len(extra)))
     assert contents(found) == contents(some)
@@ -140,7 +141,7 @@ def test_we_read_those_of_other_libraries(
 
 
 def test_a_batch_in_bytes() -> None:
-    """The layout, byte for byte, as Apache Kafka 4.3 handed this batch out."""
+    """The layout equals Apache Kafka 4.3's, byte for byte."""
     expected = bytes.fromhex(
         "00000000000000000000003e0000000002f0b0baa1000800000000000001a1fca66a65"
         "000001a1fca66a65000000000000004b0000000000000000000118000000026b0a7676"
@@ -158,7 +159,7 @@ def test_a_batch_in_bytes() -> None:
 
 
 def test_flags_of_a_header() -> None:
-    """Each attribute is seen, and only where it is set."""
+    """Each attribute is recognised, and only where it is set."""
     flags = {
         records.LOG_APPEND_TIME: "is_log_append_time",
         records.TRANSACTIONAL: "is_transactional",
@@ -173,21 +174,21 @@ def test_flags_of_a_header() -> None:
 
 
 def test_the_last_offset_and_sequence() -> None:
-    """They follow from the first; sequences wrap."""
+    """Both follow from the first; sequences wrap."""
     header = records.read_header(batch_of(4, base_offset=10))
     assert header.last_offset == 13
     assert records.advance_sequence(2**31 - 2, header.last_offset_delta) == 1
 
 
 def test_append_time_counts_for_every_record() -> None:
-    """With LogAppendTime the largest timestamp in the header is that of all."""
+    """With LogAppendTime the largest timestamp in the header applies to all records."""
     batch = batch_of(attributes=records.LOG_APPEND_TIME)
     times = {r.timestamp_ms for r in records.read_records(batch)}
     assert times == {NOW + 2}
 
 
 def test_headers_of_several_batches() -> None:
-    """Fetch returns batches one after another; a cut one at the end is left out."""
+    """Fetch returns consecutive batches; a truncated one at the end is left out."""
     first, second = batch_of(3, base_offset=5), batch_of(2, codec=1, base_offset=8)
     third = batch_of(1, base_offset=10)
     for cut in (0, 5, 20, len(third) - 1):
@@ -199,7 +200,7 @@ def test_headers_of_several_batches() -> None:
 
 @pytest.mark.parametrize(("position", "byte"), [(16, 1), (11, 0)])
 def test_headers_of_something_else(position: int, byte: int) -> None:
-    """Another magic, or a length below that of a header, ends the reading."""
+    """Another magic, or a length below a header's, ends the reading."""
     data = bytearray(batch_of())
     data[position] = byte
     with pytest.raises(WireError, match="a batch of magic"):
@@ -207,7 +208,7 @@ def test_headers_of_something_else(position: int, byte: int) -> None:
 
 
 def test_a_header_needs_61_bytes() -> None:
-    """Fewer are no header, and no records."""
+    """Fewer bytes are neither a header nor records."""
     with pytest.raises(WireError, match="60 bytes are no batch header"):
         records.read_header(batch_of()[:60])
     with pytest.raises(WireError, match="no whole batch"):
@@ -219,12 +220,12 @@ def test_a_header_needs_61_bytes() -> None:
 def test_damage_is_a_wire_error(
     codec: int, some: list[Record], position: int, byte: int
 ) -> None:
-    """A flipped byte fails the CRC, and reading on nevertheless stays safe."""
+    """A flipped byte fails the CRC; reading the batch anyway is safe."""
     batch = bytearray(records.build_batch(some, codec=codec))
     position = 12 + position % (len(batch) - 12)
     batch[position] ^= byte
     damaged = bytes(batch)
-    if position >= 16:  # the leader epoch before it may be anything
+    if position >= 16:  # the leader epoch before it may have any value
         assert accepted(damaged) is not None
     try:
         found = list(records.read_records(damaged, limit=1_000_000))
@@ -238,6 +239,7 @@ def test_damage_is_a_wire_error(
     [
         (b"\x07", "a record of -4 bytes"),
         (b"\x40\x00", "a record of 32 bytes"),
+        (b"\x0a\x00\x00\x00\x01\x01\x02\x01\x01", "a header without a key"),
         (b"\x0c\x00\x00\x00\x01\x01\x00", ""),
         (b"\x0e\x00\x00\x00\x01\x01\x00\x00", "a record ends"),
         (b"\x0e\x00\x00\x00\x01\x01\x01\x00", "-1 headers"),
@@ -249,7 +251,7 @@ def test_damage_is_a_wire_error(
     ],
 )
 def test_records_that_cannot_be(body: bytes, match: str) -> None:
-    """Each length that lies is found; the third body is the one that is right."""
+    """Each wrong length is detected; the third body is valid."""
     batch = records.build_batch([Record()])[: records.HEADER_SIZE] + body
     batch = patched(batch, ">i", 8, len(batch) - records.LOG_OVERHEAD)
     if not match:
@@ -269,7 +271,7 @@ def test_a_header_name_that_is_no_utf_8() -> None:
 
 
 def test_a_batch_has_records() -> None:
-    """There is no empty batch, and no sixth codec."""
+    """An empty batch, or a sixth codec, does not exist."""
     with pytest.raises(WireError, match="without records"):
         records.build_batch([])
     with pytest.raises(WireError, match="codec 5"):
@@ -279,7 +281,7 @@ def test_a_batch_has_records() -> None:
 GOOD = batch_of()
 BEHIND = batch_of(1)
 
-# What Apache Kafka 4.3 answers to each of these.
+# Apache Kafka 4.3's answers to each of these.
 FRAMINGS: dict[str, tuple[bytes, int]] = {
     "nothing": (b"", ErrorCode.INVALID_RECORD),
     "8 bytes": (GOOD[:8], ErrorCode.INVALID_RECORD),
@@ -310,7 +312,7 @@ FRAMINGS: dict[str, tuple[bytes, int]] = {
 
 @pytest.mark.parametrize("name", FRAMINGS)
 def test_data_that_is_not_one_batch(name: str) -> None:
-    """Code by code what Kafka answers to data that is not one batch of magic 2."""
+    """The codes are Kafka's for data that is not one batch of magic 2."""
     data, code = FRAMINGS[name]
     error = records.check_framing(memoryview(data))
     assert error is not None
@@ -320,12 +322,12 @@ def test_data_that_is_not_one_batch(name: str) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 11, 12, 16, 17, len(BEHIND) - 1])
 def test_part_of_a_batch_behind_is_ignored(size: int) -> None:
-    """Kafka takes the one whole batch, and drops what follows it."""
+    """Kafka takes the one whole batch, and drops the rest."""
     assert accepted(GOOD + BEHIND[:size]) is None
 
 
 def test_messages_that_go_on_the_wire() -> None:
-    """Kafka says in words what it cannot read at the start, and only that."""
+    """Kafka sends messages only for data that it cannot read at the start."""
     with_words = {
         name
         for name, (data, _) in FRAMINGS.items()
@@ -345,7 +347,7 @@ def test_zstd_needs_a_version_that_has_it() -> None:
 
 
 def test_a_codec_that_does_not_exist_in_an_old_produce() -> None:
-    """Kafka looks at the codec before acks, topic and records up to Produce v6 only."""
+    """Up to Produce v6 Kafka checks the codec before acks, topic and records."""
     batch = bytearray(batch_of())
     batch[records.ATTRIBUTES_AT] = 5
     error = records.check_framing(bytes(batch), zstd=False)
@@ -354,7 +356,7 @@ def test_a_codec_that_does_not_exist_in_an_old_produce() -> None:
     assert records.check_framing(bytes(batch)) is None
 
 
-# In the order in which Kafka checks, so that each hides all behind it.
+# In the order of Kafka's checks, so that each hides the later ones.
 FIELDS: list[tuple[str, int, int, int]] = [
     (">q", 0, 7, ErrorCode.INVALID_RECORD),
     (">I", 17, 5, ErrorCode.CORRUPT_MESSAGE),
@@ -380,7 +382,7 @@ def test_fields_that_cannot_be(
 
 
 def test_a_batch_without_any_record() -> None:
-    """Count 0 and last offset delta -1 agree, and are refused all the same."""
+    """Count 0 and last offset delta -1 are consistent, but refused."""
     error = accepted(patched(patched(GOOD, ">i", 57, 0), ">i", 23, -1))
     assert error is not None
     assert error.error_code == ErrorCode.INVALID_RECORD
@@ -401,7 +403,7 @@ def test_checks_come_in_kafkas_order() -> None:
 
 
 def test_the_largest_batch() -> None:
-    """max.message.bytes counts the whole batch, and is allowed itself."""
+    """max.message.bytes counts the whole batch, and is itself allowed."""
     assert accepted(GOOD, max_bytes=len(GOOD)) is None
     error = accepted(GOOD, max_bytes=len(GOOD) - 1)
     assert error is not None
@@ -419,13 +421,13 @@ def test_a_producer_needs_a_sequence() -> None:
 
 @codecs
 def test_another_type_of_timestamp(codec: int) -> None:
-    """Type, largest timestamp and CRC change as in Kafka; the rest stays."""
+    """As in Kafka, type, largest timestamp and CRC change; the rest stays."""
     batch = batch_of(codec=codec, attributes=0x180 | records.DELETE_HORIZON)
     head = records.with_timestamps(batch, is_append_time=True, max_timestamp=NOW + 900)
     stamped = head + batch[records.HEADER_SIZE :]
     assert accepted(stamped) is None
     after = records.read_header(stamped)
-    # Bits that no version gave a meaning go, as Kafka lets them go.
+    # As in Kafka, bits without a meaning are dropped.
     kept = records.DELETE_HORIZON | codec
     assert after.attributes == kept | records.LOG_APPEND_TIME
     assert (after.max_timestamp, after.base_timestamp) == (NOW + 900, NOW)
@@ -438,13 +440,13 @@ def test_another_type_of_timestamp(codec: int) -> None:
 
 
 def unfolded(batch: bytes) -> bytes:
-    """The records of a batch, not compressed."""
+    """The decompressed records of a batch."""
     codec = records.read_header(batch).codec
     return compression.decompress(codec, memoryview(batch)[records.HEADER_SIZE :])
 
 
 def spans_of(batch: bytes) -> list[rebuilding.RecordSpan]:
-    """All that `scan_records` finds in a batch."""
+    """The result of `scan_records` for a batch."""
     header = records.read_header(batch)
     data, count = unfolded(batch), header.record_count
     return list(rebuilding.scan_records(data, 0, count, header.base_offset))
@@ -455,7 +457,7 @@ def spans_of(batch: bytes) -> list[rebuilding.RecordSpan]:
 def test_a_batch_with_fewer_records(
     codec: int, some: list[Record], data: st.DataObject
 ) -> None:
-    """Those that are left are as they were, and so is the rest of the header."""
+    """The remaining records are unchanged, and so is the rest of the header."""
     batch = records.build_batch(
         some,
         codec=codec,
@@ -542,7 +544,7 @@ def test_a_batch_without_records() -> None:
 def test_damaged_records_are_no_crash_for_compaction(
     some: list[Record], position: int, junk: bytes, is_cut: bool
 ) -> None:
-    """Whatever the bytes are, there is a WireError or there are records."""
+    """Any bytes give a WireError or records."""
     data = unfolded(records.build_batch(some))
     at = position % (len(data) + 1)
     data = data[:at] + junk + (b"" if is_cut else data[at + len(junk) :])
@@ -551,3 +553,16 @@ def test_damaged_records_are_no_crash_for_compaction(
             assert 0 <= start < stop <= len(data)
     except WireError:
         pass
+
+
+def test_a_checksum_without_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the library's extension has moved, the library itself is loaded."""
+    found = importlib.machinery.PathFinder.find_spec
+
+    def moved(name: str, *others: Any) -> Any:
+        return None if name == "_crc32c" else found(name, *others)
+
+    monkeypatch.setattr(importlib.machinery.PathFinder, "find_spec", moved)
+    records.crc32c.cache_clear()
+    assert records.crc_of(b"123456789") == 0xE3069283
+    records.crc32c.cache_clear()

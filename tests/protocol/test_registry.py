@@ -1,4 +1,4 @@
-"""The list of APIs, and what is loaded when."""
+"""The list of APIs, and when modules are loaded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_names_are_kafkas() -> None:
-    """Keys and names go together as in kio's index."""
+    """Keys and names match kio's index."""
     for api in APIS:
         snake = re.sub("(?<!^)(?=[A-Z])", "_", api.name).lower()
         assert api_key_map[api.key] == snake
@@ -30,14 +30,14 @@ def test_names_are_kafkas() -> None:
 
 
 def test_every_module_of_apis_is_listed() -> None:
-    """No API is declared and forgotten."""
+    """Every declared API is listed."""
     found = {path.stem for path in Path(kohort.protocol.apis.__path__[0]).glob("k*.py")}
     assert found == {api.module_name.rpartition(".")[2] for api in APIS}
 
 
 @every_api
 def test_a_modules_header_tells_its_versions(api: Api) -> None:
-    """What an API module says of itself is what the registry says."""
+    """An API module's docstring agrees with the registry."""
     said = " ".join((api.module.__doc__ or "").split())
     assert f"{api.name}, API key {api.key}." in said
     flexible = (
@@ -47,7 +47,7 @@ def test_a_modules_header_tells_its_versions(api: Api) -> None:
 
 
 def test_produce_is_advertised_from_version_0() -> None:
-    """Librdkafka before 2.0 looks for versions that Kafka names and refuses."""
+    """Clients with librdkafka before 2.0 expect versions that Kafka refuses."""
     advertised = {
         api.name: api.advertised for api in APIS if api.advertised != api.oldest
     }
@@ -55,7 +55,7 @@ def test_produce_is_advertised_from_version_0() -> None:
 
 
 def _modules_after(code: str) -> set[str]:
-    """The modules that are loaded in a new interpreter after some code."""
+    """The modules loaded in a new interpreter after some code."""
     shown = subprocess.run(
         [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"],
         check=True,
@@ -89,7 +89,7 @@ def test_codecs_are_made_once() -> None:
 
 
 def test_error_codes_are_kafkas() -> None:
-    """Names and numbers are those of kio."""
+    """Names and numbers are kio's."""
     theirs = {code.name.upper(): code.value for code in KioErrorCode}
     ours = {code.name: code.value for code in ErrorCode}
     assert ours.items() <= theirs.items()

@@ -1,8 +1,9 @@
-"""Values: positional, equal by their fields, and frozen where it is asked for."""
+"""Values: positional, equal by their fields, and frozen on request."""
 
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 import pickle
 import subprocess
@@ -30,11 +31,29 @@ class Pixel:
 
 
 def test_a_value_is_built_by_position_or_name() -> None:
-    """Defaults fill what is left out."""
+    """Omitted fields have their defaults."""
     assert repr(Point(1)) == "Point(x=1, y=0)"
     assert Point(1, 2) == Point(y=2, x=1)
     with pytest.raises(TypeError, match="missing"):
         Point()  # type: ignore[call-arg]
+
+
+def test_the_constructor_is_made_when_it_is_first_used() -> None:
+    """Once for all values; tools that look at it see the fields and their defaults."""
+
+    @slotted
+    class Late:
+        x: int
+        y: int = 0
+
+    assert not inspect.isfunction(vars(Late)["__init__"])
+    assert Late(1).x == 1
+    made = vars(Late)["__init__"]
+    assert inspect.isfunction(made)
+    assert Late(2).x == 2
+    assert vars(Late)["__init__"] is made
+    assert str(inspect.signature(Late)) == "(x, y=0)"
+    assert str(inspect.signature(Pixel)) == "(x, y=0)"
 
 
 def test_values_are_equal_by_type_and_fields() -> None:
@@ -55,7 +74,7 @@ def test_values_match_by_position() -> None:
 
 
 def test_values_are_copied_pickled_and_replaced() -> None:
-    """Frozen values too."""
+    """Frozen values can be copied, too."""
     point = Point(1, 2)
     assert copy.deepcopy(point) == point
     assert pickle.loads(pickle.dumps(point)) == point
@@ -64,7 +83,7 @@ def test_values_are_copied_pickled_and_replaced() -> None:
 
 
 def test_tests_run_with_frozen_values() -> None:
-    """Nobody assigns to a field, or adds one."""
+    """A frozen value allows no assignment of a field, and no new one."""
     assert FROZEN
     point = Point(1)
     for name in ("x", "z"):
@@ -76,7 +95,7 @@ def test_tests_run_with_frozen_values() -> None:
 
 
 def test_values_are_plain_slots_when_served() -> None:
-    """Without the variable, nothing is spent on refusing."""
+    """Without the variable, there is no check."""
     code = (
         "from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest as H\n"
         "h = H('g', 1); h.generation_id = 2\n"

@@ -1,4 +1,4 @@
-"""Soaks a broker: 300 members in 30 groups, churn and faults; then finds leftovers.
+"""Soaks a broker: 300 members in 30 groups, churn and faults; then looks for leftovers.
 
     python -m tests.soak --minutes 30
 

@@ -2,8 +2,8 @@
 
     python -m tests.soak.host FOLDER NODES
 
-Lines of JSON on stdin are commands, each is answered by a line: `look`, `stop` and
-`start` (a node), `move` (the coordinator of a group). The end of stdin stops it.
+Lines of JSON on stdin are commands, each answered by a line: `look`, `stop` and `start`
+(a node), `move` (the coordinator of a group). The end of stdin stops it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _descriptors() -> Counter[str]:
 
 
 def _timers() -> Counter[str]:
-    """Timers of the loop that are still to fire."""
+    """Pending timers of the loop."""
     handles = [
         each for each in gc.get_objects() if type(each).__name__ == "TimerHandle"
     ]

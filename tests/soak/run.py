@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.soak.worker import SESSION_MS, TOPIC
 
-from kohort.broker.events.bus import REMEMBERED
+from kohort.broker.events.remembered import REMEMBERED
 from kohort.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 
 GROUPS = 30
@@ -34,8 +34,8 @@ REST_S = 20.0
 NODES = 3
 BATCH = 50
 GROWTH = 1.25
-"""Memory at the end, compared with that after the warm-up; and of each kind of object,
-except those that the log and the groups keep."""
+"""Memory at the end, relative to that after the warm-up; the same for each kind of
+object, except those that the log and the groups keep."""
 DRAIN_S = 120.0
 
 
@@ -46,7 +46,7 @@ class Look:
     Attributes:
         memory_mb: resident.
         tasks: of the loop, by coroutine.
-        timers: of the loop that are to fire.
+        timers: pending ones of the loop.
         descriptors: by kind.
         connections: of all nodes.
         objects: of kohort's classes, by name.
@@ -75,7 +75,7 @@ class Report:
         violations: one sentence each; none if the broker lost nothing.
         looks: before the first client, after the warm-up, each at rest, at the end at
             rest, and after the last client.
-        faults: how many of each kind.
+        faults: number of each kind.
         records: acknowledged ones.
         commits: acknowledged ones, each of one partition.
     """
@@ -241,7 +241,7 @@ class Soak:
     # -- faults
 
     async def _trouble(self, host: _Host, seconds: float) -> None:
-        """Faults for some seconds, then some rest."""
+        """Causes faults for some seconds, then rests."""
         deadline = time.monotonic() + seconds - REST_S
         faults = (self._vanish, self._replace, self._restart, self._move)
         while time.monotonic() < deadline:
@@ -304,7 +304,7 @@ class Soak:
         """Finds kinds of objects that grow and stay when all clients have gone."""
         for name, count in rest.objects.items():
             if gone.objects.get(name, 0) <= empty.objects.get(name, 0) + FEW:
-                # They belong to clients: on a busy machine fewer of those wait.
+                # They belong to clients: on a busy machine fewer of them wait.
                 continue
             before = warm.objects.get(name, 0)
             if name in HISTORY:
@@ -356,16 +356,16 @@ class Soak:
 
 
 FEW = 200
-TIMERS = {"<TimerHandle GroupDriver._fire>": 50, "<TimerHandle>": 1}
-"""Each coordinator looks for offsets to expire, so each of the 50 has one; and one that
-fires at this moment has no name."""
-HISTORY = {"broker.events.bus.Seen", "broker.coordinator.effects.Notice"}
-"""The events that a broker keeps for `kohort why`: REMEMBERED of them, and as
-many of groups."""
+TIMERS = {"<TimerHandle Timers._fire>": 50, "<TimerHandle>": 1}
+"""Each coordinator checks for expired offsets, so each of the 50 has one; and a timer
+that is firing has no name."""
+HISTORY = {"broker.events.seen.Seen", "broker.coordinator.effects.Notice"}
+"""The events that a broker keeps for `kohort why`: REMEMBERED of them, and as many of
+groups."""
 
 
 async def _read_all(bootstrap: str) -> dict[tuple[int, int], bytes]:
-    """Every record that is there."""
+    """Reads every record."""
     found: dict[tuple[int, int], bytes] = {}
     async with Consumer(
         bootstrap_servers=bootstrap, auto_offset_reset="earliest"

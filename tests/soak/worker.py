@@ -53,7 +53,7 @@ async def _consume(bootstrap: str, group: str, journal: TextIO) -> None:
 
 
 async def _stay(bootstrap: str, group: str, journal: TextIO) -> None:
-    """A member comes again after an error that ends a consumer."""
+    """Restarts the consumer after an error that ends it."""
     while True:
         try:
             await _consume(bootstrap, group, journal)

@@ -1,4 +1,4 @@
-"""A page that is open in a browser, and what one does with it."""
+"""A page open in a browser, and the actions on it."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class Shown:
 
     Args:
         page: a new page of a browser.
-        url: what it is to open.
+        url: its address.
 
     Attributes:
         complaints: errors and warnings on its console.
-        foreign: what it asked for from anybody but where it comes from.
+        foreign: its requests to other origins.
     """
 
     def __init__(self, page: Page, url: str) -> None:
@@ -92,7 +92,7 @@ class Shown:
         self.complaints = [each for each in self.complaints if "net::ERR_" not in each]
 
     def leave(self) -> None:
-        """Goes away, as if nobody had been there: another test may take the page."""
+        """Leaves the page blank, for the next test that takes it."""
         for name, listener in self._listeners:
             self.page.remove_listener(name, listener)
         self.page.mouse.move(0, 0)
@@ -108,7 +108,7 @@ class Shown:
 
     @property
     def rows(self) -> list[str]:
-        """What a screen reader is told of the rows in view, from the top."""
+        """The accessible descriptions of the rows in view, from the top."""
         labels: list[str] = self.page.evaluate(
             """() => kohort.chart.draw() ?? [...document.querySelectorAll("#rows .row")]
               .filter((row) => row.querySelector(".label").offsetParent)
@@ -124,7 +124,7 @@ class Shown:
 
     @property
     def focused(self) -> str:
-        """What a screen reader calls what has the focus."""
+        """The accessible name of the focused element."""
         name: str = self.page.evaluate(
             "() => document.activeElement.ariaLabel || document.activeElement.innerText"
         )
@@ -138,15 +138,15 @@ class Shown:
 
     def mark(self, text: str) -> Locator:
         """The mark that is called so."""
-        return self.page.locator(f".mark:not([hidden])[aria-label*='{text}']").first
+        return self.page.locator(f'.mark:not([hidden])[aria-label*="{text}"]').first
 
     def colour(self, member: str, at_ms: float) -> str:
-        """What a lane looks like at a moment: the name of its colour."""
+        """The name of a lane's colour at a moment."""
         found: str = self.page.evaluate(_COLOUR, [member, at_ms])
         return found
 
     def state(self, member: str, at_ms: float) -> str:
-        """What the page takes a member to do at a moment."""
+        """The state of a member at a moment, from the page's model."""
         found: str = self.page.evaluate(
             """([name, at]) => {
               for (const group of kohort.model.groups.values())
@@ -159,7 +159,7 @@ class Shown:
         return found
 
     def reddest(self, from_ms: float, to_ms: float) -> int:
-        """How much redder than green a place of the chart is, at the most, of 255."""
+        """The largest excess of red over green in a place of the chart, of 255."""
         found: int = self.page.evaluate(_REDDEST, [from_ms, to_ms])
         return found
 

@@ -49,7 +49,7 @@ def contexts(browser: Browser) -> Iterator[list[BrowserContext]]:
 def visit(
     browser: Browser, usual: Page, contexts: list[BrowserContext]
 ) -> Iterator[Show]:
-    """Opens an address; no page may complain, or ask anybody else for anything."""
+    """Opens an address; pages may not log errors or load from other origins."""
     pages: list[Shown] = []
 
     def visited(url: str, **settings: Any) -> Shown:

@@ -1,16 +1,19 @@
-"""A broker with an HTTP port beside a browser: on a loop, and a thread, of its own."""
+"""A broker with an HTTP port, in a separate thread, for a test with a browser."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
+from tests.wire import requests
+from tests.wire.client import connected
+
 from kohort.broker.coordinator.effects import Notice
-from kohort.broker.events.bus import REMEMBERED
+from kohort.broker.events.remembered import REMEMBERED
 from kohort.broker.server import Broker
+from kohort.broker.thread import LoopThread
 from kohort.client import Admin, Consumer, NewTopic
 from kohort.control.http.server import Control
 
@@ -35,8 +38,7 @@ class Running:
     ) -> None:
         self._nodes = nodes
         self._labels = labels
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread = LoopThread(contextlib.nullcontext())
         self._consumers: dict[str, tuple[Consumer, asyncio.Task[None]]] = {}
         self._http_port = 0
 
@@ -52,24 +54,19 @@ class Running:
                 self.leave(name)
             self.do(self._stop())
         finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+            self._thread.stop()
 
     def do(self, what: Coroutine[Any, Any, T]) -> T:
         """Has something done on the broker's loop, and waits for it."""
-        return asyncio.run_coroutine_threadsafe(what, self._loop).result(PATIENCE_S)
+        return self._thread.submit(what).result(PATIENCE_S)
 
-    def join(
-        self, name: str, group: str = "billing", instance_id: str | None = None
-    ) -> None:
+    def join(self, name: str, group: str = "billing") -> None:
         """A consumer of this client id joins; returns once it has its assignment."""
 
         async def joined() -> None:
             consumer = Consumer(
                 TOPIC,
                 group_id=group,
-                group_instance_id=instance_id,
                 client_id=name,
                 bootstrap_servers=self._broker.bootstrap_servers,
                 heartbeat_interval_ms=200,
@@ -79,6 +76,19 @@ class Running:
             task = asyncio.create_task(_consume(consumer, has_some))
             self._consumers[name] = consumer, task
             await has_some.wait()
+
+        self.do(joined())
+
+    def join_static(self, instance_id: str, group: str) -> None:
+        """A static member joins a new group; `Consumer` may refuse its instance id."""
+
+        async def joined() -> None:
+            request = requests.join_group(group, instance=instance_id)
+            async with connected(self._broker) as client:
+                answer = await client.call("JoinGroup", 9, request)
+                assert answer.error_code == 0
+                sync = requests.sync_group(answer.member_id, group=group)
+                assert (await client.call("SyncGroup", 5, sync)).error_code == 0
 
         self.do(joined())
 

@@ -1,8 +1,8 @@
-"""What the page costs in a browser: ``python -m tests.timeline.measure``.
+"""Costs of the page in a browser: ``python -m tests.timeline.measure``.
 
-Prints a row per case: from opening the page to all of it being shown, and, while the
-wheel zooms and the mouse drags, the time that drawing took and the time between frames.
-Each number is the least of three runs: other processes only add to it.
+Prints a row per case: the time from opening the page to the complete drawing; and,
+while the wheel zooms and the mouse drags, the time of drawing and between frames. Each
+number is the least of three runs: other processes only add to it.
 """
 
 from __future__ import annotations

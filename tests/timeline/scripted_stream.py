@@ -1,35 +1,35 @@
-"""A stream of events that a test writes itself, behind the live page.
+"""A stream of events that the test writes, behind the live page.
 
-For what a broker does not do on demand: a clock that stands still, a gap, a broker of
+For states that a broker does not produce on demand: a clock that stands still, a gap,
 a later version.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-import threading
 from collections.abc import Coroutine
 from typing import Any, Self
 
 from aiohttp import web
 from tests.timeline.streams import Event
 
+from kohort.broker.thread import LoopThread
 from kohort.control.http.timeline_routes import routes
 
 PATIENCE_S = 30.0
 
 
 class Scripted:
-    """Serves the page, and to all who ask for events those that it is told to.
+    """Serves the page, and the test's events to all of its readers.
 
     Attributes:
-        url: where the timeline is.
+        url: the address of the timeline.
     """
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread = LoopThread(contextlib.nullcontext())
         self._readers: list[asyncio.Queue[bytes | None]] = []
         self._said: list[bytes] = []
 
@@ -40,9 +40,7 @@ class Scripted:
 
     def __exit__(self, *_: object) -> None:
         self._do(self._stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.stop()
 
     def say(self, *events: Event) -> None:
         """These happen now."""
@@ -55,7 +53,7 @@ class Scripted:
         self._do(self._put(f"event: heard\ndata: {told}\n\n".encode()))
 
     def _do(self, what: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(what, self._loop).result(PATIENCE_S)
+        self._thread.submit(what).result(PATIENCE_S)
 
     async def _put(self, block: bytes) -> None:
         self._said.append(block)

@@ -1,6 +1,6 @@
-"""Streams of events for the page: what coordinators make of scenes, on virtual time.
+"""Streams of events for the page, from coordinators on virtual time.
 
-A scene tells what a group goes through; the events of several are merged by time.
+A scene plays one group; the events of several scenes are merged by time.
 
     group = Scene("orders")
     group.arrive(4)
@@ -16,10 +16,10 @@ from typing import Any
 
 from tests.coordinator.context import START, Context, Member, Pending, subscribed
 
+from kohort.broker.clock import ns
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.events import Client, Leave, LeavingMember
 from kohort.broker.events.account import Accounts
-from kohort.broker.events.render import ns
 from kohort.broker.events.schema import SCHEMA_VERSION
 from kohort.control.timeline.packing import event_of
 from kohort.protocol.consumer import Assignment, TopicPartitions, encode
@@ -62,16 +62,16 @@ class _Coordinator(Context):
 
 
 class Scene:
-    """What one group goes through.
+    """The life of one group.
 
     Args:
         name: the group's id.
-        partitions: how many its only topic has.
-        at_ms: when it begins.
-        is_checked: whether the coordinator's invariants are checked.
+        partitions: the number of partitions of its only topic.
+        at_ms: its start.
+        is_checked: True to check the coordinator's invariants.
 
     Attributes:
-        members: those that are in the group, in the order of their arrival.
+        members: the current members, in the order in which they joined.
         context: the group's coordinator.
     """
 
@@ -100,14 +100,14 @@ class Scene:
 
     @property
     def count(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         return len(self.context.notices)
 
     def events(self) -> list[Event]:
         """The group's events, since the coordinator was started last."""
         return self.context.events(self._first)
 
-    # -- what happens
+    # -- actions
 
     def wait(self, ms: float) -> None:
         """Time passes."""
@@ -322,7 +322,7 @@ def story() -> list[Event]:
 
 
 def restart() -> tuple[list[Event], list[Event]]:
-    """A broker is stopped, and started anew with what its log has: both runs."""
+    """A broker stops and starts again from its log: the events of both runs."""
     orders = Scene("orders")
     _, ben = orders.arrive(2)
     orders.wait(2000)
@@ -348,7 +348,7 @@ def deployment(members: int = 1000) -> list[Event]:
 
 
 def many(count: int = 100_000, groups: int = 20) -> list[Event]:
-    """So many events, of groups whose members come and go."""
+    """This many events, of groups with members that join and leave."""
     scenes = [
         Scene(f"group-{number:02}", at_ms=number * 150, is_checked=False)
         for number in range(groups)

@@ -39,7 +39,7 @@ SEEN = f"""() => {{{CONTRAST}
 
 
 def tree(shown: Shown) -> list[Node]:
-    """What Chromium tells a screen reader: its nodes, in reading order."""
+    """Chromium's accessibility tree: its nodes, in reading order."""
     session = shown.page.context.new_cdp_session(shown.page)
     nodes = session.send("Accessibility.getFullAXTree")["nodes"]
     by_id = {node["nodeId"]: node for node in nodes}
@@ -59,7 +59,7 @@ def role(node: Node) -> str:
 
 
 def name(node: Node) -> str:
-    """What a node is called."""
+    """The accessible name of a node."""
     return str(node.get("name", {}).get("value", ""))
 
 
@@ -127,8 +127,8 @@ def test_the_keyboard_goes_through_the_page_and_is_seen(show: Show) -> None:
         "Zoom in",
         "Zoom out",
         "All",
-        "Lower rows",
-        "Higher rows",
+        "Smaller rows",
+        "Larger rows",
         "Keys",
         "Broker",
     ]
@@ -140,7 +140,7 @@ def test_the_keyboard_goes_through_the_page_and_is_seen(show: Show) -> None:
 
 
 def test_what_has_been_loaded_is_said(show: Show) -> None:
-    """A live region: nobody has to look for it."""
+    """A live region announces the loaded events."""
     events = streams.story()
     shown = show(events)
     (status,) = [node for node in tree(shown) if role(node) == "status"]

@@ -158,7 +158,7 @@ def test_the_events_are_not_replaced_by_their_page(file: Path) -> None:
     before = file.read_bytes()
     for output in (file, link):
         done = run(file, "-o", output, code=2)
-        assert "would take the place of the events" in done.output
+        assert "would overwrite the events" in done.output
     assert file.read_bytes() == before
 
 
@@ -200,21 +200,21 @@ def test_a_line_that_was_cut_off_is_left_out(file: Path, tmp_path: Path) -> None
         end.write('{"schema": 1, "kind": "memb')
     page = tmp_path / "page.html"
     done = run(file, "-o", page)
-    assert f"line {whole + 1}: is cut off, left out" in done.output
+    assert f"line {whole + 1} is cut off and was skipped" in done.output
     assert len(packed(page.read_text())) == whole
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("hello", "is no JSON"),
-        ("[1]", "is no event"),
+        ("hello", "is not JSON"),
+        ("[1]", "is not an event"),
         ('{"kind": "heartbeat", "schema": 1}', "has no run"),
         ('{"kind": "heartbeat", "schema": 2}', "of schema version 2"),
         ('{"kind": "heartbeat", "schema": 0}', "this kohort reads version 1"),
         ('{"kind": "heartbeat"}', "of schema version null"),
-        ("[" * 100_000, "is no JSON"),
-        ("\xff", "is no JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("\xff", "is not JSON"),
     ],
 )
 def test_what_is_no_event_is_refused(file: Path, line: str, says: str) -> None:
@@ -281,7 +281,7 @@ def test_names_cannot_leave_their_place() -> None:
 
 
 def test_all_assets_are_used() -> None:
-    """What is packaged is in the page."""
+    """The page contains all packaged assets."""
     assets = files("kohort.control.timeline").joinpath("assets")
     names = {each.name for each in assets.iterdir()}
     assert names == {*SCRIPTS, "page.css", "page.html"}

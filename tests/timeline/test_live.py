@@ -32,7 +32,7 @@ def with_ana(broker: Running, visit: Visit) -> Shown:
 
 
 def test_the_page_is_served_with_its_policy(broker: Running) -> None:
-    """The policy is in a header, too: what is framed cannot be clicked unawares."""
+    """The policy is in a header, too: a framed page could be clicked unawares."""
     with urllib.request.urlopen(broker.url) as answer:
         assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
         policy = answer.headers["Content-Security-Policy"]
@@ -43,7 +43,7 @@ def test_the_page_is_served_with_its_policy(broker: Running) -> None:
 
 @pytest.mark.interop
 def test_what_happens_is_seen(broker: Running, visit: Visit) -> None:
-    """What was before the page was opened, and what happens while it is open."""
+    """Events from before the page was opened, and new ones."""
     shown = with_ana(broker, visit)
     assert "owns orders 0-5" in shown.rows[-1]
     broker.leave("ana")
@@ -82,7 +82,7 @@ def test_kohort_why_explains_what_is_live(broker: Running, visit: Visit) -> None
     told.first.wait_for()
     assert "ana" in told.first.inner_text()
     shown.page.locator("#tab-findings").click()
-    shown.page.get_by_text("No known problem was found").wait_for()
+    shown.page.get_by_text("No known problem in these events").wait_for()
     shown.until(
         "() => document.querySelector('#tab-findings .count').innerText === '0'"
     )
@@ -112,7 +112,7 @@ def test_a_lost_connection_is_taken_up_again(broker: Running, visit: Visit) -> N
 
 @pytest.mark.interop
 def test_a_broker_that_is_started_anew(broker: Running, visit: Visit) -> None:
-    """The page stays open: who was there is gone, and the new run is seen."""
+    """The page stays open: old members are gone, and the new run is shown."""
     shown = with_ana(broker, visit)
     broker.leave("ana")
     broker.restart()
@@ -147,12 +147,12 @@ def test_a_group_moves_to_another_node(visit: Visit) -> None:
         marks = shown.evaluate(
             "() => kohort.model.groups.get('billing').marks.map(titleOf)"
         )
-        assert "read the group from its log: Stable, 2 members" in marks[-1]
+        assert "loaded the group from its log: Stable, 2 members" in marks[-1]
 
 
 @pytest.mark.interop
 def test_the_chart_follows_until_one_looks_back(broker: Running, visit: Visit) -> None:
-    """Now stays in view; who moves in time stays where that leads."""
+    """The present stays in view, until the user moves in time."""
     shown = with_ana(broker, visit)
     shown.evaluate("() => kohort.chart.view(kohort.chart.now - 500, kohort.chart.now)")
     first = shown.span[1]

@@ -1,4 +1,4 @@
-"""Names that others choose: clients, users, whoever names a file. They are texts."""
+"""Names that clients, users and files bring: they are shown as texts."""
 
 from __future__ import annotations
 
@@ -60,22 +60,24 @@ def see_all(shown: Shown) -> str:
 
 
 def test_what_clients_call_themselves_live(broker: Running, visit: Show) -> None:
-    """Client ids, a group's id, an instance id, a reason and labels, from real clients.
+    """Client ids, a group's id, an instance id and labels, from real clients.
 
     Groups are called as what JavaScript's objects have by themselves, too.
     """
     broker.join(IMAGE, group=SCRIPT)
     broker.join(SCRIPT, group="__proto__")
-    broker.join(UNSEEN, group="constructor", instance_id=IMAGE)
+    broker.join(UNSEEN, group="constructor")
+    broker.join_static(IMAGE, group="toString")
     broker.leave(SCRIPT)
     shown = visit(f"{broker.url}#group=%")
-    shown.until("() => kohort.model.groups.size === 3 && kohort.model.rebalances === 4")
+    shown.until("() => kohort.model.groups.size === 4 && kohort.model.rebalances === 5")
     rows = "\n".join(shown.rows)
-    for name in (IMAGE, SCRIPT, "__proto__", "constructor"):
+    for name in (IMAGE, SCRIPT, "__proto__", "constructor", "toString"):
         assert name in rows
     text = see_all(shown)
     for name in (f"label: {IMAGE}", f"{SCRIPT}: 1", f"{SCRIPT} left the group"):
         assert name in text
+    assert f"group.instance.id\n{IMAGE}\n" in text
 
 
 def test_what_is_in_a_file(visit: Show, tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_what_is_in_a_file(visit: Show, tmp_path: Path) -> None:
 
 
 def test_long_and_unseen_names(show: Show) -> None:
-    """They are cut, what is not seen is written out, and all is in the explanation."""
+    """They are cut, invisible characters are spelt out, the panel has all."""
     scene = streams.Scene("g" * 249)
     scene.arrive(2, "a" * 30_000, UNSEEN)
     shown = show(streams.merge(scene))
@@ -116,7 +118,7 @@ def test_long_and_unseen_names(show: Show) -> None:
 
 
 def test_members_are_called_as_in_the_explanations(show: Show) -> None:
-    """One client id, two members at a time: the beginning of what tells them apart."""
+    """Two members share a client id: the first differing characters are added."""
     scene = streams.Scene("orders")
     first, second, third = scene.arrive(3, "worker", "worker")
     names = [f"worker-{each.member_id[7:11]}" for each in (first, second)]
@@ -127,7 +129,7 @@ def test_members_are_called_as_in_the_explanations(show: Show) -> None:
 
 
 def test_a_process_that_is_started_again_keeps_its_name(show: Show) -> None:
-    """Its member id is another one, and its lane; nobody else was called so."""
+    """It has a new member id and lane; no other member had its name."""
     scene = streams.Scene("orders")
     first, second = scene.arrive(2)
     scene.leave(second)

@@ -1,4 +1,4 @@
-"""The page in a browser: what it shows, and how one gets at it."""
+"""The page in a browser: its content and its controls."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 from tests.timeline import streams
 from tests.timeline.browser_page import Shown
 
+from kohort.broker.coordinator.events import HoldGroup, Kick, ReleaseGroup
+
 pytestmark = pytest.mark.interop
 
 Show = Callable[..., Shown]
@@ -17,7 +19,7 @@ DARK = {"color_scheme": "dark"}
 
 
 def when(events: list[streams.Event], kind: str, **fields: object) -> float:
-    """When the first such event was, in ms after the first of all."""
+    """The time of the first event of a kind, in ms after the first of all."""
     first = events[0]["time_ns"]
     for event in events:
         if event["kind"] == kind and fields.items() <= event.items():
@@ -26,9 +28,9 @@ def when(events: list[streams.Event], kind: str, **fields: object) -> float:
 
 
 def test_there_is_a_lane_for_each_member(show: Show) -> None:
-    """Groups with their members below them, in words for those who cannot see them.
+    """Groups with their members below them, also for screen readers.
 
-    A static member that came back under another id has one lane, and a mark on it.
+    A static member that rejoined with a new id has one lane, and a mark on it.
     """
     shown = show(streams.story())
     rows = shown.rows
@@ -42,7 +44,7 @@ def test_there_is_a_lane_for_each_member(show: Show) -> None:
     assert [row.split(":")[0] for row in rows[7:]] == [
         f"Member payments-{number} of payments" for number in (1, 2, 3)
     ]
-    shown.mark("The static member payments-2 came back").click()
+    shown.mark("The static member payments-2 rejoined").click()
     assert "fenced" in shown.panel.inner_text()
 
 
@@ -108,7 +110,7 @@ def test_the_time_without_a_reader_is_shown(show: Show) -> None:
         for event in events
         if event["kind"] == "rebalance_account" and event["cause"] == "session_expired"
     )
-    shown.mark("The session of orders-consumer-4 expired").click()
+    shown.mark("orders-consumer-4's session expired").click()
     text = shown.panel.inner_text()
     assert account["unread_ns"] > 6 * 6_000 * streams.MS
     assert (
@@ -160,7 +162,7 @@ def test_findings_are_shown_with_their_evidence(show: Show) -> None:
 
 
 @pytest.mark.parametrize(
-    "mark", [": The session of orders-consumer-4 expired", "the broker had heard"]
+    "mark", [": orders-consumer-4's session expired", "the broker had heard"]
 )
 def test_a_crash_is_shown_with_its_finding(show: Show, mark: str) -> None:
     """At the mark of the member that expired, and at that of its rebalance."""
@@ -182,25 +184,25 @@ def test_a_rebalance_that_is_under_way_is_told_as_such(show: Show) -> None:
     events = streams.story()
     last = max(n for n, e in enumerate(events) if e["kind"] == "rebalance_started")
     shown = show(events[: last + 2])
-    shown.mark("The session of orders-consumer-4 expired").click()
-    assert "under way" in shown.panel.inner_text()
+    shown.mark("orders-consumer-4's session expired").click()
+    assert "still in progress" in shown.panel.inner_text()
     shown.page.locator("#tab-rebalances").click()
     row = shown.page.locator("#view-rebalances tbody tr").last
     assert "under way" in row.inner_text()
 
 
 def test_a_mark_opens_its_explanation(show: Show) -> None:
-    """Cause, culprit, who was waited for and how long, what ended it, what moved."""
+    """Cause, culprit, waits with times, the end of the join phase, moves."""
     shown = show(streams.story())
     mark = shown.mark("The leader, orders-consumer-1, rejoined")
     mark.click()
     text = shown.panel.inner_text()
     assert "Rebalance of orders, to generation 4" in text
     assert "The leader, orders-consumer-1, rejoined" in text
-    assert "The join phase took 8.00 s" in text
+    assert "Join phase 8.00 s" in text
     assert "the longest rebalance timeout of a member was over" in text
-    assert "orders-consumer-3 did not rejoin: the others waited 8.00 s" in text
-    assert "No longer in it: orders-consumer-3 (kicked)." in text
+    assert "orders-consumer-3 did not rejoin; the other members waited 8.00 s" in text
+    assert "No longer in the group: orders-consumer-3 (kicked)." in text
     assert "8 partitions moved to another member, 4 stayed." in text
     assert "orders-consumer-1: it was the first to join. Assignor: range" in text
     assert shown.focused == "Rebalance of orders, to generation 4"
@@ -219,6 +221,165 @@ def test_a_restart_is_in_the_explanation(show: Show) -> None:
     shown = show(streams.merge(scene))
     shown.mark(f"to generation 3: {second.name} joined").click()
     assert f"Restarted: {second.name} (away for " in shown.panel.inner_text()
+
+
+def test_commands_are_marked_and_explained(show: Show) -> None:
+    """A hold has a mark, and is a piece of its rebalance; a kick is a cause."""
+    scene = streams.Scene("orders")
+    first, second = scene.arrive(2)
+    scene.context.command(HoldGroup, group="orders")
+    scene.wait(2000)
+    kick = (second.member_id, "for a test")
+    scene.context.command(Kick, *kick, group="orders")
+    first.join()
+    scene.wait(3000)
+    scene.context.command(ReleaseGroup, group="orders")
+    shown = show(streams.merge(scene))
+    shown.mark("A test holds the group in PreparingRebalance.").click()
+    assert "A test holds the group" in shown.panel.inner_text()
+    shown.mark(f"A test kicked {second.name}").click()
+    text = shown.panel.inner_text()
+    assert "Its reason: “for a test”." in text
+    assert f"No longer in the group: {second.name} (commanded)." in text
+
+
+BLUEST = """([from, to]) => {
+  const { chart } = kohort;
+  chart.draw();
+  const ratio = window.devicePixelRatio;
+  const x = (time) => (chart.labels + (time - chart.from) * chart.scale) * ratio;
+  const row = chart.shown.find((each) => each.kind === "group");
+  const [width, tall] = [Math.ceil(x(to) - x(from)), 8];
+  const copy = document.createElement("canvas");
+  const context = copy.getContext("2d", { willReadFrequently: true });
+  const y = (row.y + AXIS + 5) * ratio;
+  context.drawImage(chart.painter.canvas, x(from), y, width, tall, 0, 0, width, tall);
+  const { data } = context.getImageData(0, 0, width, tall);
+  let most = 0;
+  for (let i = 0; i < data.length; i += 4) most = Math.max(most, data[i + 2] - data[i]);
+  return most;
+}"""
+"""The bluest point of a group's own row in a time."""
+
+
+def test_a_hold_is_a_band(show: Show) -> None:
+    """From the hold to its release, and over the lanes; one in force goes on."""
+    scene = streams.Scene("orders")
+    first, _ = scene.arrive(2)
+    scene.wait(1000)
+    held = scene.at_ms
+    scene.context.command(HoldGroup, group="orders")
+    scene.wait(2000)
+    released = scene.at_ms
+    scene.context.command(ReleaseGroup, group="orders")
+    scene.wait(2000)
+    scene.context.command(HoldGroup, group="orders")
+    scene.wait(1000)
+    first.join()
+    events = streams.merge(scene)
+    shown = show(events)
+    assert "held by a test" in shown.rows[0]
+    start = (events[0]["time_ns"] - streams.START_NS) / streams.MS
+    held, released = held - start, released - start
+    assert shown.evaluate(BLUEST, [held - 800, held - 600]) < 40
+    assert shown.evaluate(BLUEST, [held + 600, held + 1400]) > 60
+    assert shown.evaluate(BLUEST, [released + 600, released + 1400]) < 40
+    assert shown.evaluate(BLUEST, [released + 2100, released + 2900]) > 60
+
+
+def test_faults_are_marked_and_explained(show: Show) -> None:
+    """Strikes are in the lane of the member, or in the row of the broker."""
+    scene = streams.Scene("orders")
+    (ana,) = scene.arrive(1, "ana")
+    of_ana = {
+        "group": "orders",
+        "member_id": ana.member_id,
+        "client_id": "ana",
+        "api": "Heartbeat",
+        "error": "NOT_COORDINATOR",
+    }
+    struck = [
+        {"cause": "error", "fault_id": 1, "fault": "lost", **of_ana},
+        {"cause": "black_hole", "fault_id": 2, "fault": "fault 2", "client_id": "ben"},
+    ]
+    events = [
+        streams.broker_event("fault_struck", scene.at_ms + 1000, **fields)
+        for fields in struck
+    ]
+    shown = show(streams.merge(scene, also=events))
+    answered = "it was answered with NOT_COORDINATOR, and had no effect."
+    shown.mark(f"Fault “lost” struck the Heartbeat of ana: {answered}").click()
+    assert answered in shown.panel.inner_text()
+    shown.mark("Fault 2 struck a connection of ben: nothing").click()
+    assert "is read or answered." in shown.panel.inner_text()
+
+
+def transaction(
+    scene: streams.Scene, name: str, *changes: tuple[float, str, str]
+) -> list[streams.Event]:
+    """The events of a transaction: (seconds from now, state, cause)."""
+    first = scene.at_ms + changes[0][0] * 1000
+    return [
+        streams.broker_event(
+            "transaction_state",
+            scene.at_ms + seconds * 1000,
+            transactional_id=name,
+            client_id="app",
+            producer_id=sum(map(ord, name)),
+            timeout_ms=60_000,
+            state=state,
+            cause=cause,
+            started_ns=streams.START_NS + int(first * streams.MS),
+            partitions=[{"topic": "orders", "partitions": [3]}],
+            group_ids=["billing"],
+        )
+        for seconds, state, cause in changes
+    ]
+
+
+def test_transactions_that_are_open_for_a_while_are_marked(show: Show) -> None:
+    """In the row of the broker; quick ones are not, and bad ends are a problem."""
+    scene = streams.Scene("orders")
+    scene.arrive(1, "ana")
+    began = (1, "Ongoing", "client_began")
+    done = "CompleteCommit", "markers_written"
+    aborted = "CompleteAbort", "markers_written"
+    events = [
+        *transaction(scene, "quick", began, (1.5, *done)),
+        *transaction(
+            scene, "slow", began, (9, "PrepareCommit", "client_committed"), (9, *done)
+        ),
+        *transaction(
+            scene,
+            "dead",
+            (2, *began[1:]),
+            (6, "PrepareAbort", "timeout"),
+            (6, *aborted),
+        ),
+        *transaction(scene, "open", (12, "Ongoing", "client_began")),
+    ]
+    scene.wait(20_000)
+    last = streams.broker_event("node_started", scene.at_ms)
+    shown = show(streams.merge(scene, also=[*events, last]))
+    titles = shown.evaluate("() => kohort.model.brokerMarks.map(titleOf)")
+    slow, dead, is_open, *_ = titles
+    what = "orders 3, offsets of billing"
+    assert slow == (
+        f"The transaction of slow (client app) with {what} was open for 8.00 s:"
+        " the producer committed it."
+    )
+    assert dead == (
+        f"The transaction of dead (client app) with {what} was aborted after 4.00 s:"
+        " it was open for longer than its timeout."
+    )
+    assert is_open == (
+        "The transaction of open (client app) is open: read_committed consumers get no"
+        f" record behind it in {what}."
+    )
+    bad = "() => kohort.model.brokerMarks.map((mark) => signOf(mark)[1])"
+    assert shown.evaluate(bad)[:3] == [False, True, False]
+    shown.mark("The transaction of open").click()
+    assert "transactional_id" in shown.panel.inner_text()
 
 
 def test_what_a_client_said_is_in_the_explanation(show: Show) -> None:
@@ -420,7 +581,7 @@ def test_the_mouse_zooms_and_moves(show: Show) -> None:
 
 
 def test_two_fingers_zoom(show: Show) -> None:
-    """A pinch: what is below the fingers stays below them."""
+    """A pinch: each finger keeps its point of the chart below it."""
     shown = show(streams.story(), has_touch=True)
     before = shown.span
     touch = shown.page.context.new_cdp_session(shown.page)
@@ -444,13 +605,15 @@ def test_the_tables_have_the_same_facts(show: Show) -> None:
     shown = show(events)
     shown.page.locator("#tab-rebalances").click()
     table = shown.page.get_by_role("table")
-    assert "8 in all" in table.locator("caption").inner_text()
+    assert "8 in total" in table.locator("caption").inner_text()
     rows = table.locator("tbody tr")
     assert rows.count() == sum(e["kind"] == "rebalance_started" for e in events)
-    (late,) = [text for text in rows.all_inner_texts() if "rejoined" in text]
+    (late,) = [
+        text for text in rows.all_inner_texts() if "rejoined to reassign" in text
+    ]
     assert "orders-consumer-3: did not rejoin" in late
     assert "rebalance timeout" in late
-    head = table.locator("th", has_text="Took")
+    head = table.locator("th", has_text="Duration")
     head.get_by_role("button").click()
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "descending"
@@ -483,15 +646,15 @@ def test_a_narrow_screen_has_it_all(show: Show) -> None:
 
 
 def test_an_event_of_a_later_version_is_shown_by_its_name(show: Show) -> None:
-    """Readers ignore what they do not know: here it is a mark."""
+    """An unknown kind of event is a mark."""
     scene = streams.Scene("orders")
     scene.arrive()
     events = streams.merge(scene)
-    later = {**events[-1], "kind": "fault_struck", "cause": "a_plan"}
+    later = {**events[-1], "kind": "moon_rose", "cause": "a_plan"}
     later["sequence"] += 1
     shown = show([*events, {**later, "time_ns": later["time_ns"] + 10**9}])
-    shown.mark("fault struck: a plan").click()
-    assert "Fault struck in orders" in shown.panel.inner_text()
+    shown.mark("moon rose: a plan").click()
+    assert "Moon rose in orders" in shown.panel.inner_text()
 
 
 def test_a_gap_is_shown(show: Show) -> None:
@@ -500,12 +663,12 @@ def test_a_gap_is_shown(show: Show) -> None:
     scene.arrive(2)
     gap = streams.broker_event("events_lost", 1000, first=7, last=19)
     shown = show(streams.merge(scene, also=[gap]))
-    shown.mark("Events 7 to 19 are missing here").click()
+    shown.mark("Events 7 to 19 are missing").click()
     assert "too slow" in shown.panel.inner_text()
 
 
 def test_a_broker_that_was_away_is_away_on_the_page(show: Show) -> None:
-    """Nobody is in a group between two runs; then who the log says, in its lane."""
+    """No members between two runs; then the members from the log, in their lanes."""
     before, after = streams.restart()
     events = before + after
     shown = show(events)

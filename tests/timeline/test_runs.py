@@ -1,4 +1,4 @@
-"""Runs, nodes, clocks and gaps: what is known, when, and of whom."""
+"""Runs, nodes, clocks and gaps on the page."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def on_node(events: list[Event], node: int, first: int = 1) -> list[Event]:
 
 
 def test_runs_whose_clocks_begin_anew_follow_each_other(show: Show) -> None:
-    """A virtual clock says the same in each run: the second is drawn behind the first.
+    """A virtual clock repeats its times: the second run is drawn after the first.
 
-    And its explanations say what its own clock said.
+    Its explanations have the times of its own clock.
     """
     first = two()
     events = streams.merge(first)
@@ -79,7 +79,7 @@ def test_an_event_is_taken_once(show: Show) -> None:
 
 
 def test_each_group_says_which_node_has_it(show: Show) -> None:
-    """Where there are several nodes; and it moves with its coordinator."""
+    """With several nodes; it changes when the coordinator moves."""
     orders, payments = two(), Scene("payments", at_ms=10)
     payments.arrive()
     events = on_node(streams.merge(orders), 1) + on_node(streams.merge(payments), 2)
@@ -151,11 +151,11 @@ def test_where_events_are_missing_the_chart_says_so(show: Show) -> None:
         {"from": pytest.approx(begin, abs=0.01), "at": pytest.approx(end, abs=0.01)}
     ]
     assert shown.state(ANA, end) == "stable"
-    assert shown.reddest(begin + 100, end - 100) > 40  # green is what it would be
+    assert shown.reddest(begin + 100, end - 100) > 40  # otherwise it would be green
 
 
 def test_who_left_while_events_were_missing_is_gone_after_it(show: Show) -> None:
-    """The next generation says who is in it."""
+    """The next generation has the members."""
     scene = two()
     before = streams.merge(scene)
     last = len(before)
@@ -177,7 +177,7 @@ def test_who_left_while_events_were_missing_is_gone_after_it(show: Show) -> None
 
 
 def test_a_clock_that_stands_still_is_not_pushed(script: Scripted, visit: Show) -> None:
-    """Where broker time is not the machine's, now is what the broker says it is."""
+    """If broker time is not the machine's, now is the broker's time."""
     events = streams.merge(two())
     script.say(*({**event, "wall_ns": event["wall_ns"] + 10**18} for event in events))
     shown = visit(script.url)
@@ -215,7 +215,7 @@ def test_a_member_that_is_not_heard_of_is_silent(script: Scripted, visit: Show) 
 def test_another_run_is_seen_while_the_page_is_open(
     script: Scripted, visit: Show
 ) -> None:
-    """All are gone at first; who comes back comes back into its lane or a new one."""
+    """All members are gone at first; a returning one gets its lane, or a new one."""
     first, second = streams.restart()
     script.say(*first, *second[:-8])
     shown = visit(script.url)
@@ -239,13 +239,13 @@ def test_a_broker_of_another_version_is_not_guessed_at(
     script.say(later)
     status = shown.page.locator("#status", has_text="1 event could not be read")
     status.wait_for()
-    assert "load the page anew" in status.inner_text()
+    assert "reload the page" in status.inner_text()
     said = shown.page.get_by_role("status")
     assert "could not be read" in said.inner_text()
 
 
 def test_a_page_without_events_waits_for_them(script: Scripted, visit: Show) -> None:
-    """It says that there are none; the first one is shown."""
+    """It says that there are none, and shows the first one."""
     shown = visit(script.url)
     shown.page.wait_for_selector("#status[data-status=live]")
     assert shown.page.get_by_text("No events yet.").is_visible()

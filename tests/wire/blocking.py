@@ -1,4 +1,4 @@
-"""A blocking client, for processes that play without an event loop."""
+"""A blocking client, for processes without an event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class BlockingClient(Closing):
     """One connection to 127.0.0.1.
 
     Args:
-        port: of the node.
+        port: the node's port.
         timeout_s: the longest wait for a part of a response.
 
     Raises:

@@ -1,4 +1,4 @@
-"""An asyncio client that sends messages and bytes, and neither retries nor judges."""
+"""An asyncio client that sends messages and bytes, without retries or checks."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class WireClient:
         return await self.response(api_name, version)
 
     async def send(self, api_name: str, version: int, message: object) -> None:
-        """Sends a request; `response` takes the answers in this order."""
+        """Sends a request; `response` returns the responses in this order."""
         self._correlation_id += 1
         data = frames.request(api_name, version, message, self._correlation_id)
         self.writer.write(data)
         await self.writer.drain()
 
     async def response(self, api_name: str, version: int) -> Any:
-        """The next response, which has to be whole and of that API and version."""
+        """Returns the next response, which must be whole, of that API and version."""
         return frames.response(api_name, version, await self.next_frame())
 
     async def next_frame(self) -> bytes:
@@ -63,13 +63,13 @@ class WireClient:
         return frames.correlation_id_of(await self.next_frame())
 
     async def is_served(self) -> None:
-        """Sends a request and sees its response next."""
+        """Sends a request, and checks that its response comes next."""
         data = frames.request("ApiVersions", 3, ApiVersionsRequest("tests", "1"), 77)
         self.writer.write(data)
         assert await self.next_correlation_id() == 77
 
     async def is_closed(self) -> None:
-        """Sees the end of the stream, and no byte before it."""
+        """Waits for the end of the stream, with no byte before it."""
         with contextlib.suppress(ConnectionError):
             assert await self.reader.read() == b""
 
@@ -105,7 +105,7 @@ async def connected_to(host: str, port: int) -> AsyncIterator[WireClient]:
 
 @contextlib.asynccontextmanager
 async def served(**config: object) -> AsyncIterator[WireClient]:
-    """A new broker and a connection to it; keys with ``_`` in place of dots."""
+    """A new broker and a connection to it; keys have ``_`` in place of dots."""
     settings = {name.replace("_", "."): value for name, value in config.items()}
     async with Broker(settings) as broker, connected(broker) as client:
         yield client

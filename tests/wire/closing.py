@@ -1,4 +1,4 @@
-"""Things that are closed at the end of a `with`."""
+"""Objects that are closed at the end of a `with`."""
 
 from __future__ import annotations
 

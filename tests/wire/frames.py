@@ -17,7 +17,7 @@ CLIENT_ID = "wire-client"
 
 
 def frame(content: bytes, size: int | None = None) -> bytes:
-    """Content behind its size, or behind a wrong one."""
+    """Content after its size, or after a wrong one."""
     return struct.pack(">i", len(content) if size is None else size) + content
 
 
@@ -69,7 +69,7 @@ def request(
     correlation_id: int = 1,
     client_id: str | None = CLIENT_ID,
 ) -> bytes:
-    """A request as it goes over the wire: `payload` behind its size."""
+    """A request as on the wire: `payload` after its size."""
     return frame(payload(api_name, version, message, correlation_id, client_id))
 
 

@@ -1,7 +1,7 @@
-"""Batches that no producer should send, beside unusual ones that Kafka takes.
+"""Invalid batches, and unusual ones that Kafka accepts.
 
 Each is the records of one partition in a Produce request. They are made byte by byte,
-without kohort's codecs, so that no fault of those hides another. `malformed_batches`
+without kohort's codecs, so that no defect of those hides another. `malformed_batches`
 has all of them by name, for a broker whose clock shows `now_ms`.
 """
 
@@ -52,22 +52,22 @@ def body(
     headers: bytes = b"\x00",
     attributes: bytes = b"\x00",
 ) -> bytes:
-    """A record without its size, of fields as they are written."""
+    """A record without its size, from encoded fields."""
     return attributes + time + delta + key + value + headers
 
 
 def sized(data: bytes) -> bytes:
-    """Bytes behind their size."""
+    """Bytes after their size."""
     return varint(len(data)) + data
 
 
 def record(delta: int = 0, time: int = 0) -> bytes:
-    """A record as it should be."""
+    """A valid record."""
     return sized(body(varint(delta), varint(time)))
 
 
 def good(count: int = 3) -> bytes:
-    """Records as they should be."""
+    """Valid records."""
     return b"".join(map(record, range(count)))
 
 
@@ -103,7 +103,7 @@ def batch(
     magic: int = 2,
     crc: int | None = None,
 ) -> bytes:
-    """A batch around bytes; length, CRC and the like are right if not given."""
+    """A batch around bytes; length, CRC and the like are right unless given."""
     last_delta = count - 1 if last_delta is None else last_delta
     max_time = now_ms if max_time is None else max_time
     fields = attributes, last_delta, now_ms, max_time, *producer, count
@@ -119,7 +119,7 @@ def packed(now_ms: int, codec: int, data: bytes, count: int = 3) -> bytes:
 
 
 def framing(now: int) -> dict[str, bytes]:
-    """Bytes that are no batch, or more than one."""
+    """Bytes that are not one batch."""
     one = batch(now, good())
     return {
         "empty": b"",
@@ -151,7 +151,7 @@ def framing(now: int) -> dict[str, bytes]:
 
 
 def headers(now: int) -> dict[str, bytes]:
-    """Fields of the batch that contradict one another, or are not for clients."""
+    """Fields of the batch that contradict one another, or that clients must not set."""
     return {
         "count 2 of 3": batch(now, good(), 2),
         "count 4 of 3": batch(now, good(), 4),
@@ -208,7 +208,7 @@ def times(now: int) -> dict[str, bytes]:
 
 
 def _damaged() -> dict[str, tuple[bytes, int]]:
-    """Records, and how many there are, by what is the matter with the first."""
+    """Records, and their number, by the fault of the first."""
     header = b"\x02\x02h\x02w"
     rest = record(1) + record(2)
     size = body()
@@ -273,7 +273,7 @@ def records(now: int, codec: int = NONE) -> dict[str, bytes]:
 
 
 def compression(now: int) -> dict[str, bytes]:
-    """Compressed bytes that are damaged, or packed in an unusual way."""
+    """Compressed bytes that are damaged, or compressed in an unusual way."""
     found: dict[str, bytes] = {}
     for name, codec in CODECS.items():
         data = compressed(codec, good(30))
@@ -308,7 +308,7 @@ def compression(now: int) -> dict[str, bytes]:
 
 
 def malformed_batches(now_ms: int) -> dict[str, bytes]:
-    """All of them, by name; those that are compressed have the codec in theirs."""
+    """All of them, by name; compressed ones have the codec in their name."""
     found = framing(now_ms) | headers(now_ms) | times(now_ms) | records(now_ms)
     for name, codec in CODECS.items():
         made = records(now_ms, codec)

@@ -1,4 +1,4 @@
-"""Requests of plain values, for all clients of the tests."""
+"""Requests with plain values, for all clients of the tests."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ RANGE = (("range", b""),)
 
 
 def metadata(*names: str, creates: bool = True) -> MetadataRequest:
-    """Metadata of topics; `MetadataRequest(None)` is that of all."""
+    """Metadata of topics; `MetadataRequest(None)` requests all."""
     return MetadataRequest([MetadataRequestTopic(name=n) for n in names], creates)
 
 

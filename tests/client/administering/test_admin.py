@@ -1,4 +1,4 @@
-"""Admin: each request at the node that can answer it, and a result for each item."""
+"""Admin: requests go to the node that can answer them, and each item has a result."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from kohort.protocol.errors import ErrorCode
 Fresh = Callable[[str], str]
 TP = TopicPartition
 GROUPS = 12
-"""So many groups that three nodes coordinate some each."""
+"""Enough groups that each of three nodes coordinates some."""
 
 
 @pytest.fixture
 async def admin(stage: Stage) -> AsyncIterator[Admin]:
-    """An admin client of a cluster."""
-    async with stage.admin() as admin:
+    """An admin client of a cluster, with short retries for unknown topics."""
+    async with stage.admin(retry_backoff_ms=10) as admin:
         yield admin
 
 
@@ -63,7 +63,7 @@ def fresh(stage: Stage) -> Fresh:
 async def member(
     stage: Stage, topic: str, group: str, **settings: Any
 ) -> AsyncIterator[str]:
-    """A member that is in a stable group alone: its id."""
+    """Starts the only member of a stable group; returns its id."""
     async with stage.consumer(topic, group_id=group, **settings) as reader:
         await poll_until(lambda: bool(reader.assignment()), reader)
         yield reader.group_metadata().member_id
@@ -71,7 +71,7 @@ async def member(
 
 @contextlib.asynccontextmanager
 async def served(nodes: int = 3) -> AsyncIterator[tuple[Broker, Admin]]:
-    """Some nodes of kohort, and an admin client of theirs."""
+    """Some nodes of kohort, and an admin client for them."""
     async with (
         Broker({"group.initial.rebalance.delay.ms": 0}, nodes=nodes) as broker,
         Admin(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=20) as admin,
@@ -98,7 +98,7 @@ def kinds(errors: dict[Any, KohortError]) -> dict[Any, type[KohortError]]:
 async def test_topics_are_created_described_listed_and_deleted(
     admin: Admin, fresh: Fresh
 ) -> None:
-    """Each with its own result, the topics that cannot be with an error."""
+    """Each topic has its own result; invalid ones have an error."""
     plain, placed, none = fresh("plain"), fresh("placed"), fresh("none")
     (await admin.create_topics([NewTopic(none)], validate_only=True)).check()
     created = await admin.create_topics(
@@ -130,7 +130,7 @@ async def test_topics_are_created_described_listed_and_deleted(
 
 
 async def test_partitions_are_added(admin: Admin, fresh: Fresh) -> None:
-    """To how many there shall be; fewer are an error with the broker's words."""
+    """Counts are totals; a lower one is an error with the broker's message."""
     more, fewer = await made(admin, fresh("more"), 1), await made(admin, fresh("fewer"))
     results = await admin.create_partitions(
         {more: 3, fewer: 2}, assignments={more: [[1], [1]]}
@@ -152,7 +152,7 @@ async def test_partitions_are_added(admin: Admin, fresh: Fresh) -> None:
 async def test_offsets_are_listed_and_records_deleted(
     stage: Stage, admin: Admin
 ) -> None:
-    """By every leader for its own partitions, of which some do not exist."""
+    """Each leader answers for its partitions, and some partitions do not exist."""
     topic, none = stage.topic, stage.name("none")
     await stage.fill([3, 3, 3])
     asked = {
@@ -192,7 +192,7 @@ async def test_offsets_are_listed_and_records_deleted(
 async def until_set(
     admin: Admin, resource: ConfigResource, key: str, value: str
 ) -> None:
-    """Returns when the broker that is asked has heard of it from the controller."""
+    """Returns when the broker has the change from the controller."""
     async with asyncio.timeout(60):
         while True:
             described = (await admin.describe_configs([resource], keys=[key])).check()
@@ -203,7 +203,7 @@ async def until_set(
 async def test_configurations_are_described_and_altered(
     admin: Admin, fresh: Fresh
 ) -> None:
-    """Single keys are set, extended and taken back; the others stay."""
+    """Single keys are set, appended to and deleted; other keys stay."""
     topic = await made(admin, fresh("t"))
     mine = ConfigResource(ResourceType.TOPIC, topic)
     none = ConfigResource(ResourceType.TOPIC, fresh("none"))
@@ -239,7 +239,7 @@ async def test_configurations_are_described_and_altered(
 
 
 async def test_a_brokers_configuration_is_its_own() -> None:
-    """Each broker is asked about itself."""
+    """Each broker describes its own configuration."""
     async with served() as (broker, admin):
         brokers = [ConfigResource(ResourceType.BROKER, str(n)) for n in (1, 2, 3)]
         described = await admin.describe_configs(brokers, keys=["group.max.size"])
@@ -253,7 +253,7 @@ async def test_a_brokers_configuration_is_its_own() -> None:
 async def test_groups_are_listed_described_and_deleted(
     stage: Stage, admin: Admin, fresh: Fresh
 ) -> None:
-    """Those of all coordinators, in one call."""
+    """The groups of all coordinators, in one call."""
     topic = await made(admin, fresh("t"))
     groups = [fresh(f"g{number}") for number in range(GROUPS)]
     none = fresh("none")
@@ -326,7 +326,7 @@ async def test_offsets_of_groups_are_altered_listed_and_deleted(
 
 
 async def test_members_are_removed(stage: Stage, admin: Admin, fresh: Fresh) -> None:
-    """By instance id, or all; until then the group's offsets are its members'."""
+    """By instance id, or all. Until then, only members may change the offsets."""
     topic, group = await made(admin, fresh("t")), fresh("g")
     static, nobody = MemberToRemove("", "one"), MemberToRemove("nobody")
     async with member(stage, topic, group, group_instance_id="one"):
@@ -341,7 +341,7 @@ async def test_members_are_removed(stage: Stage, admin: Admin, fresh: Fresh) -> 
         assert described[group].members == []
 
 
-# -- the cluster, and what happens to it
+# -- the cluster, moves and cancellation
 
 
 async def test_the_cluster_is_described(admin: Admin) -> None:
@@ -353,7 +353,7 @@ async def test_the_cluster_is_described(admin: Admin) -> None:
 
 
 async def test_groups_and_partitions_that_move_are_followed() -> None:
-    """Between two calls everything is led by another node."""
+    """Between two calls, another node becomes the leader of everything."""
     async with served() as (broker, admin):
         await made(admin, "t")
         ends = {TP("t", number): LATEST for number in range(3)}
@@ -373,7 +373,7 @@ async def test_groups_and_partitions_that_move_are_followed() -> None:
 
 
 async def test_a_call_can_be_cancelled_anywhere() -> None:
-    """The next one works, whichever await it was."""
+    """The next call works, whichever await was cancelled."""
     async with served() as (_, admin):
         await made(admin, "t")
         groups = [f"g{number}" for number in range(GROUPS)]
@@ -388,7 +388,7 @@ async def test_a_call_can_be_cancelled_anywhere() -> None:
 
 
 async def test_arguments_that_a_broker_would_misunderstand(admin: Admin) -> None:
-    """One name is not a list of letters, and an offset is none below 0."""
+    """A string is not a list of names, and an offset is not negative."""
     for call in (
         admin.delete_topics,
         admin.describe_topics,
@@ -404,8 +404,8 @@ async def test_arguments_that_a_broker_would_misunderstand(admin: Admin) -> None
 
 
 def test_settings_are_checked_at_once() -> None:
-    """A key that does not exist, or a configuration given twice."""
+    """An unknown setting, or a configuration given twice."""
     with pytest.raises(ConfigError, match="group_id"):
-        Admin(group_id="g")
+        Admin(group_id="g")  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="client_id"):
         Admin(AdminConfig(), client_id="x")

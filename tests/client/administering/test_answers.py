@@ -1,4 +1,4 @@
-"""Admin calls: what brokers leave out or do not know, and that errors say where."""
+"""Admin calls: incomplete responses, old brokers, and the place of errors."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ OF_PARTITION = {"topic": "t", "partition": 0}
 OF_GROUP = {"group": "g"}
 OF_OFFSET = OF_GROUP | OF_PARTITION
 
-# By API: a call about one item, its arguments, and what the item's errors name.
+# By API: a call about one item, its arguments, and the attributes of its errors.
 CALLS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "CreateTopics": ("create_topics", ([NewTopic("t")],), OF_TOPIC),
     "DeleteTopics": ("delete_topics", (["t"],), OF_TOPIC),
@@ -103,7 +103,7 @@ CALLS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
 
 @contextlib.asynccontextmanager
 async def administered() -> AsyncIterator[tuple[FakeBroker, Admin]]:
-    """A cluster of one node by script, which leads all, and its admin client."""
+    """A scripted cluster of one node, which leads everything, and its admin client."""
     async with alone() as fake:
         fake.answers["Metadata"] = knows((1, fake), partitions=1)
         quick: dict[str, Any] = {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1}
@@ -112,7 +112,7 @@ async def administered() -> AsyncIterator[tuple[FakeBroker, Admin]]:
 
 
 async def error_of(admin: Admin, api: str, **time: int) -> KohortError:
-    """The error of the one item of a call."""
+    """The error of the only item of a call."""
     call, arguments, _ = CALLS[api]
     results: Results[Any, Any] = await getattr(admin, call)(*arguments, **time)
     (error,) = results.errors.values()
@@ -120,7 +120,7 @@ async def error_of(admin: Admin, api: str, **time: int) -> KohortError:
 
 
 def fields(error: KohortError) -> dict[str, Any]:
-    """What an error names besides API and broker."""
+    """The attributes of an error in addition to API and broker."""
     names = ("group", "topic", "partition")
     found = {name: getattr(error, name) for name in names}
     return {name: value for name, value in found.items() if value is not None}
@@ -128,25 +128,25 @@ def fields(error: KohortError) -> dict[str, Any]:
 
 @pytest.mark.parametrize("api", CALLS)
 async def test_an_answer_without_the_item_is_its_error(api: str) -> None:
-    """Nobody knows what has become of it; the error says of what, and who was asked."""
+    """The outcome is unknown; the error names the item and the broker."""
     empty = BY_NAME[api].response_class()
     async with administered() as (fake, admin):
         fake.answers[api] = lambda asked: asked.reply(empty)
         error = await error_of(admin, api)
         assert isinstance(error, BrokerError)
         assert not error.retriable
-        assert "does not name it" in str(error)
+        assert "does not contain it" in str(error)
         assert (error.api, error.broker) == (api, f"{fake.address} (node 1)")
         assert fields(error) == CALLS[api][2]
 
 
 @pytest.mark.parametrize("api", CALLS)
 async def test_a_broker_that_hangs_up_is_named_with_the_item(api: str) -> None:
-    """Until time is up it is tried again."""
+    """Retried until the deadline."""
     async with administered() as (fake, admin):
         fake.answers[api] = Asked.close
         error, ms = KohortError(), 50
-        while error.broker is None:  # on a busy machine 50 ms are too few to be told
+        while error.broker is None:  # on a busy machine the response may take 50 ms
             error = await error_of(admin, api, timeout_ms=ms)
             ms *= 2
         assert isinstance(error, RequestTimedOutError)
@@ -157,7 +157,7 @@ async def test_a_broker_that_hangs_up_is_named_with_the_item(api: str) -> None:
 
 
 async def test_items_that_share_an_error_have_their_own() -> None:
-    """Two groups whose coordinator nobody can tell."""
+    """Two groups whose coordinator cannot be found."""
     async with administered() as (fake, admin):
 
         def refuse(asked: Asked) -> None:
@@ -186,7 +186,7 @@ async def test_the_brokers_own_words_are_the_errors_message() -> None:
 
 
 async def test_a_controller_that_moved_is_asked_instead() -> None:
-    """NOT_CONTROLLER: the metadata tells who it is."""
+    """NOT_CONTROLLER: the metadata has the new controller."""
     moved = ErrorCode.NOT_CONTROLLER
     async with FakeBroker() as old, FakeBroker() as new:
         asked_of: list[str] = []
@@ -213,7 +213,7 @@ async def test_a_controller_that_moved_is_asked_instead() -> None:
 
 
 async def test_a_coordinator_that_moved_is_asked_instead() -> None:
-    """NOT_COORDINATOR, and a coordinator that is still reading the log."""
+    """NOT_COORDINATOR, and a coordinator that is still loading."""
     codes = [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0]
     lookups = 0
     async with administered() as (fake, admin):
@@ -234,7 +234,7 @@ async def test_a_coordinator_that_moved_is_asked_instead() -> None:
 
 
 async def test_members_are_described_whatever_they_have_told_the_group() -> None:
-    """Brokers read neither metadata nor assignments, and have none amid a rebalance."""
+    """Brokers do not decode metadata and assignments; rebalances have none."""
     async with administered() as (fake, admin):
         rows = [
             DescribedGroupMember("m", member_metadata=b"", member_assignment=b"\xff")
@@ -253,7 +253,7 @@ async def test_members_are_described_whatever_they_have_told_the_group() -> None
 
 
 def told(fake: FakeBroker, *topics: MetadataResponseTopic) -> MetadataResponse:
-    """Metadata of a fake that is a cluster of its own."""
+    """Metadata of a fake broker that is its own cluster."""
     nodes = [MetadataResponseBroker(1, "127.0.0.1", fake.port)]
     return MetadataResponse(0, nodes, "fake", 1, topics)
 
@@ -261,7 +261,7 @@ def told(fake: FakeBroker, *topics: MetadataResponseTopic) -> MetadataResponse:
 async def test_time_is_up_for_some_items_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What has a result keeps it; the others tell why they have none."""
+    """Finished items keep their results; the others have errors."""
     leaderless = MetadataResponseTopic(
         0, "t", partitions=[MetadataResponsePartition(0, 0, -1)]
     )
@@ -287,7 +287,7 @@ async def test_time_is_up_for_some_items_only(
 
 
 async def test_a_topic_that_is_new_is_asked_for_again() -> None:
-    """A broker that has not heard of it yet gets some attempts, not all the time."""
+    """An unknown topic is retried a few times, not until the deadline."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     async with FakeBroker() as fake:
         answers = [MetadataResponseTopic(unknown, "t")] * 2
@@ -313,7 +313,7 @@ async def test_a_topic_that_is_new_is_asked_for_again() -> None:
 
 
 async def test_an_old_broker_is_asked_in_old_forms() -> None:
-    """One group at a time; what the broker cannot do is an error."""
+    """One group per request; unsupported calls are an error."""
     versions = {
         "ApiVersions": (0, 2),
         "Metadata": (0, 4),
@@ -351,7 +351,7 @@ async def test_an_old_broker_is_asked_in_old_forms() -> None:
             "a", [MemberToRemove("m")]
         )
         assert kinds(removed.errors) == {MemberToRemove("m"): UnsupportedVersionError}
-        # A broker of these versions would take -3 for a time.
+        # A broker with these versions would use -3 as a timestamp.
         fake.answers["Metadata"] = knows((1, fake), partitions=1)
         largest = await admin.list_offsets({TP: MAX_TIMESTAMP})
         assert kinds(largest.errors) == {TP: UnsupportedVersionError}

@@ -1,4 +1,4 @@
-"""The cases of tests/data/assignments: what kafka-clients makes of a group."""
+"""The cases of tests/data/assignments: groups, and assignments of kafka-clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REMEMBER = {
 
 @dataclass(frozen=True)
 class Case:
-    """A group, and the assignment of the Java client; None where it has thrown."""
+    """A group, and the assignment of the Java client; None if it threw."""
 
     name: str
     assignor: str
@@ -35,20 +35,20 @@ class Case:
     java: Assignment | None
 
     def assign(self) -> Assignment:
-        """What kohort makes of it."""
+        """The assignment of kohort."""
         return ASSIGNORS[self.assignor].assign(self.cluster, self.subscriptions)
 
     @property
     def is_equal(self) -> bool:
-        """Whether all members have the same topics."""
+        """True if all members have the same topics."""
         return len({frozenset(s.topics) for s in self.subscriptions.values()}) == 1
 
     @property
     def has_lost_interest(self) -> bool:
-        """Whether a member has missed a rebalance, and has other topics since.
+        """True if a member has missed a rebalance, and has changed its topics since.
 
-        The Java client gives partitions of its old topics back to it (or throws, if
-        that member is one it has put aside): the only difference there is.
+        The Java client assigns partitions of its old topics to it (or throws, if it
+        has excluded that member): the only difference between the two.
         """
         if self.is_equal or self.assignor not in REMEMBER:
             return False
@@ -63,7 +63,7 @@ class Case:
 
 
 def partitions(text: str) -> list[TopicPartition]:
-    """The partitions in "t:0,1 u:3"."""
+    """Parses "t:0,1 u:3" into partitions."""
     found: list[TopicPartition] = []
     for run in text.split():
         topic, _, numbers = run.rpartition(":")
@@ -91,7 +91,7 @@ def _member(value: dict[str, Any]) -> MemberSubscription:
 
 
 def read(lines: Iterable[str]) -> list[Case]:
-    """The cases that Assignments.java has printed."""
+    """The cases printed by Assignments.java."""
     return [
         Case(
             raw["name"],

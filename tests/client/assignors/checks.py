@@ -1,4 +1,4 @@
-"""What holds for every assignment, whoever has made it."""
+"""Checks for every assignment, of any assignor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kohort.client.assignors.contract import Assignment, Subscriptions, Topics
 def check_complete(
     given: Assignment, cluster: Topics, subscriptions: Subscriptions
 ) -> None:
-    """Every partition that somebody wants has one owner, and this one wants it."""
+    """Every subscribed partition has one owner, which subscribes to it."""
     assert set(given) == set(subscriptions)
     owners = Counter(partition for owned in given.values() for partition in owned)
     assert owners == {
@@ -22,7 +22,7 @@ def check_complete(
 
 
 def check_wanted(given: Assignment, subscriptions: Subscriptions) -> None:
-    """Nobody has what it has not subscribed to, or what another one has."""
+    """No member has an unsubscribed partition, or one of another member."""
     owned = [partition for each in given.values() for partition in each]
     assert len(owned) == len(set(owned))
     for member, each in given.items():
@@ -30,7 +30,7 @@ def check_wanted(given: Assignment, subscriptions: Subscriptions) -> None:
 
 
 def check_balanced(given: Assignment, subscriptions: Subscriptions) -> None:
-    """No partition has an owner with two more than another member that wants it."""
+    """No owner has two more partitions than another subscriber."""
     sizes = {member: len(owned) for member, owned in given.items()}
     for owner, owned in given.items():
         for topic in {topic for topic, _ in owned}:

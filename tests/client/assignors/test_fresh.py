@@ -1,4 +1,4 @@
-"""kafka-clients itself divides groups of today, and kohort the same ones."""
+"""kafka-clients and kohort assign new random groups in the same way."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TIMEOUT_S = 300.0
 
 @pytest.fixture(scope="module")
 def class_path() -> str:
-    """kafka-clients, fetched once."""
+    """kafka-clients, downloaded once."""
     need("java", "mvn")
     return f"{_built(INTEROP / 'java', _build_java) / 'target' / 'dependency'}/*"
 
 
 def play(class_path: str, *arguments: object) -> str:
-    """What Assignments.java prints."""
+    """The output of Assignments.java."""
     program = str(DATA / "Assignments.java")
     done = subprocess.run(
         ["java", *SMALL, "-cp", class_path, program, *map(str, arguments)],
@@ -48,7 +48,7 @@ def play(class_path: str, *arguments: object) -> str:
 def test_the_recorded_groups_can_be_recorded_again(
     class_path: str, file: str, runs: list[tuple[object, ...]]
 ) -> None:
-    """The files are what the program prints, and nothing else."""
+    """The files are exactly the output of the program."""
     printed = "".join(play(class_path, *arguments) for arguments in runs)
     assert printed == (DATA / file).read_text(encoding="utf-8")
 
@@ -57,7 +57,7 @@ def test_the_recorded_groups_can_be_recorded_again(
 def test_fresh_groups_are_divided_as_by_the_java_client(
     class_path: str, size: tuple[int, int, int]
 ) -> None:
-    """Every group is, except where the Java client serves who has lost interest."""
+    """All groups, except where the Java client assigns to unsubscribed members."""
     seed = random.randrange(1_000_000)
     cases = read(play(class_path, seed, 1000, *size).splitlines())
     excepted = [case for case in cases if case.has_lost_interest]
@@ -73,7 +73,7 @@ def test_fresh_groups_are_divided_as_by_the_java_client(
 
 
 def test_a_group_that_the_java_client_cannot_divide(class_path: str) -> None:
-    """It throws for some of the excepted groups; kohort divides them."""
+    """It throws for some of the excepted groups; kohort assigns."""
     cases = read(play(class_path, 3, 1000, 20, 8, 30).splitlines())
     thrown: list[Case] = [case for case in cases if case.java is None]
     assert thrown

@@ -1,4 +1,4 @@
-"""What any division is like, of any group."""
+"""Properties of all assignments, for any group."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 @st.composite
 def groups(draw: st.DrawFn, *, with_racks: bool = True) -> Group:
-    """Members with equal or with different subscriptions; some want nothing."""
+    """Members with equal or different subscriptions, some of them empty."""
     topics = st.lists(st.sampled_from(TOPICS), unique=True)
     common = st.just(draw(topics)) if draw(st.booleans()) else topics
     rack = racks if with_racks else st.none()
@@ -52,7 +52,7 @@ def groups(draw: st.DrawFn, *, with_racks: bool = True) -> Group:
 
 
 def rejoin(name: str, group: Group, given: Assignment, generation: int) -> Group:
-    """The members join again, and say what they have had."""
+    """The members rejoin with their last assignments."""
     assignor = ASSIGNORS[name]
     eager = name == "sticky"
     return {
@@ -71,14 +71,14 @@ def rejoin(name: str, group: Group, given: Assignment, generation: int) -> Group
 def test_every_partition_has_one_owner(
     name: str, cluster: Cluster, group: Group
 ) -> None:
-    """All that is wanted is given, and to somebody that wants it."""
+    """Every subscribed partition is assigned to a subscriber."""
     check_complete(ASSIGNORS[name].assign(cluster, group), cluster, group)
 
 
 @every_sticky
 @given(cluster=clusters(), group=groups())
 def test_a_new_group_is_balanced(name: str, cluster: Cluster, group: Group) -> None:
-    """None can be moved to make two members more alike."""
+    """No move would make two members more equal."""
     check_balanced(ASSIGNORS[name].assign(cluster, group), group)
 
 
@@ -86,7 +86,7 @@ def test_a_new_group_is_balanced(name: str, cluster: Cluster, group: Group) -> N
 def test_a_division_comes_to_an_end(
     cluster: Cluster, first: Group, second: Group
 ) -> None:
-    """Even if the way of the Java client should not: then each move has to level."""
+    """Even if the Java algorithm does not end: then each move has to level."""
     assignor = ASSIGNORS["sticky"]
     before = assignor.assign(cluster, first)
     given = {member: before.get(member, []) for member in second}
@@ -101,7 +101,7 @@ def test_a_division_comes_to_an_end(
 def test_who_rejoins_keeps_everything(
     name: str, cluster: Cluster, group: Group
 ) -> None:
-    """Nothing has changed, so nothing changes."""
+    """Without changes the assignment stays the same."""
     before = ASSIGNORS[name].assign(cluster, group)
     after = ASSIGNORS[name].assign(cluster, rejoin(name, group, before, 1))
     assert {member: set(each) for member, each in after.items()} == {
@@ -113,7 +113,7 @@ def test_who_rejoins_keeps_everything(
 def test_cooperative_members_revoke_before_others_get(
     cluster: Cluster, first: Group, second: Group
 ) -> None:
-    """In no generation is a partition given that another member has not revoked."""
+    """No generation assigns a partition that another member still owns."""
     assignor = ASSIGNORS["cooperative-sticky"]
     given = assignor.assign(cluster, first)
     for generation in range(1, 4):
@@ -130,7 +130,7 @@ def test_cooperative_members_revoke_before_others_get(
 def test_a_cooperative_group_is_done_after_two_rebalances(
     cluster: Cluster, topics: set[str], data: st.DataObject
 ) -> None:
-    """What the first one has revoked is given by the second one."""
+    """The second rebalance assigns the partitions revoked in the first."""
     assignor = ASSIGNORS["cooperative-sticky"]
     ids = st.sets(st.sampled_from("abcdefgh"), min_size=1)
     subscription = MemberSubscription(sorted(topics))
@@ -145,7 +145,7 @@ def test_a_cooperative_group_is_done_after_two_rebalances(
 
 
 def test_of_two_that_claim_a_partition_the_newer_one_has_owned_it() -> None:
-    """And of two of one generation neither has, so both have to revoke it."""
+    """With the same generation, neither owned it, and both have to revoke it."""
     assignor = ASSIGNORS["cooperative-sticky"]
     cluster = {"t": [PartitionRacks(0), PartitionRacks(1)]}
 
@@ -164,7 +164,7 @@ def test_of_two_that_claim_a_partition_the_newer_one_has_owned_it() -> None:
 
 
 def test_what_does_not_exist_is_not_given_back() -> None:
-    """A topic has been deleted and made again with fewer partitions."""
+    """A topic was deleted and created again with fewer partitions."""
     cluster = {"t": [PartitionRacks(0)]}
     owned = [("t", 0), ("t", 1), ("gone", 0)]
     group = {"m": MemberSubscription(["t", "gone"], owned=owned, generation=4)}
@@ -175,7 +175,7 @@ def test_what_does_not_exist_is_not_given_back() -> None:
 def test_nothing_goes_back_to_a_member_that_has_lost_interest() -> None:
     """It has missed a rebalance and changed its topics since.
 
-    The Java client gives it a partition of the old one, which it throws away.
+    The Java client assigns it a partition of the old one, which it drops.
     """
     cluster = {topic: [PartitionRacks(n) for n in range(6)] for topic in ("old", "new")}
     everything = [("old", n) for n in range(6)]
@@ -191,7 +191,7 @@ def test_nothing_goes_back_to_a_member_that_has_lost_interest() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\0\0\0\1\0\1t\xff\xff\xff\xff"])
 def test_user_data_that_cannot_be_read_are_no_past(data: bytes) -> None:
-    """A member of another kind, or a newer one: it gets its share like a new one."""
+    """A member with other or newer user data is assigned like a new one."""
     cluster = {"t": [PartitionRacks(n) for n in range(4)]}
     group = {member: MemberSubscription(["t"], data) for member in ("a", "b")}
     given = ASSIGNORS["sticky"].assign(cluster, group)

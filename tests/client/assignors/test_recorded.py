@@ -1,4 +1,4 @@
-"""What kafka-clients 4.3 has made of groups: literal expectations."""
+"""Assignments recorded from kafka-clients 4.3, as literal expectations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_group_is_divided_as_by_the_java_client(case: Case) -> None:
 
 
 def test_where_the_java_client_serves_who_has_lost_interest() -> None:
-    """These groups are divided, too, only among those that want it."""
+    """These groups are assigned, too, but only to subscribers."""
     excepted = [case for case in RECORDED if case.has_lost_interest]
     assert len(excepted) < 10
     for case in excepted:
@@ -41,7 +41,7 @@ def test_where_the_java_client_serves_who_has_lost_interest() -> None:
 
 
 def test_the_recorded_groups_have_something_of_everything() -> None:
-    """The cases tell something: no kind of group is missing from them."""
+    """The recorded cases cover every kind of group."""
     for assignor in ASSIGNORS:
         cases = [case for case in CASES if case.assignor == assignor]
         for equal in (False, True):
@@ -69,13 +69,13 @@ def _subscription(raw: dict[str, Any]) -> MemberSubscription:
 
 @every_group
 def test_subscriptions_are_the_java_clients_bytes(raw: dict[str, Any]) -> None:
-    """Topics and owned partitions are in order, and the version is the newest."""
+    """Topics and owned partitions are in order, with the latest version."""
     assert encode_subscription(_subscription(raw)).hex() == raw["subscriptions"][3]
 
 
 @every_group
 def test_subscriptions_of_every_version_are_read(raw: dict[str, Any]) -> None:
-    """What a version does not have is as if it was not said."""
+    """Fields that a version lacks have their defaults."""
     sent = _subscription(raw)
     for version, encoded in enumerate(raw["subscriptions"]):
         read_back = decode_subscription(bytes.fromhex(encoded), "instance")
@@ -91,7 +91,7 @@ def test_subscriptions_of_every_version_are_read(raw: dict[str, Any]) -> None:
 
 @every_group
 def test_assignments_are_the_java_clients_bytes(raw: dict[str, Any]) -> None:
-    """Topics are in the order of their first partitions; and back."""
+    """Topics are in the order of their first partitions, in both directions."""
     given = partitions(raw["partitions"])
     assert encode_assignment(given).hex() == raw["assignment"]
     assert sorted(decode_assignment(bytes.fromhex(raw["assignment"]))) == sorted(given)
@@ -99,7 +99,7 @@ def test_assignments_are_the_java_clients_bytes(raw: dict[str, Any]) -> None:
 
 @every_group
 def test_user_data_are_the_java_clients_bytes(raw: dict[str, Any]) -> None:
-    """What the sticky assignors add to a subscription."""
+    """The user data of the sticky assignors in a subscription."""
     given, generation = partitions(raw["partitions"]), raw["generation"]
     for name in ("sticky", "cooperative-sticky"):
         data = ASSIGNORS[name].metadata_user_data(given, generation)
@@ -110,7 +110,7 @@ def test_user_data_are_the_java_clients_bytes(raw: dict[str, Any]) -> None:
 
 
 def test_the_first_subscription_has_no_past() -> None:
-    """Sticky has nothing to say then; cooperative-sticky has no generation."""
+    """Sticky sends none; cooperative-sticky sends no generation."""
     data = {
         name: assignor.metadata_user_data(None, -1)
         for name, assignor in ASSIGNORS.items()
@@ -124,12 +124,12 @@ def test_the_first_subscription_has_no_past() -> None:
 
 
 def test_no_bytes_are_no_partitions() -> None:
-    """A member that the leader has left out gets an assignment without bytes."""
+    """A member that the leader left out gets an empty assignment."""
     assert decode_assignment(b"") == []
 
 
 def test_hashes_of_strings_are_javas() -> None:
-    """ASCII, other planes and lone units."""
+    """ASCII, supplementary characters and lone surrogates."""
     hashes = json.loads((DATA.parent / "group_hashes.json").read_text())
     for text, hashed, _ in hashes:
         assert string_hash(text) == hashed % 2**32

@@ -1,4 +1,4 @@
-"""A leader by script that has logs: what was appended can be cut off again."""
+"""A scripted leader with logs that can be truncated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from tests.client.fake_broker import TOPIC_ID, Asked, FakeBroker
-from tests.client.stage import PATIENCE
+from tests.client.stage import PATIENCE, text
 
 from kohort.client import Consumer, TopicPartition
 from kohort.protocol.apis.k01_fetch import (
@@ -46,9 +46,9 @@ class Log:
     """The batches of one partition.
 
     Attributes:
-        epoch: of the leader of now.
-        batches: (first offset, offset behind the last one, epoch, bytes) each.
-        aborted: transactions that a reader of what is committed leaves out.
+        epoch: of the current leader.
+        batches: (first offset, offset after the last one, epoch, bytes) each.
+        aborted: aborted transactions.
     """
 
     def __init__(self) -> None:
@@ -58,18 +58,18 @@ class Log:
 
     @property
     def end(self) -> int:
-        """The offset behind the last record."""
+        """The offset after the last record."""
         return self.batches[-1][1] if self.batches else 0
 
     def append(
         self, *values: str, producer: int = -1, flags: int = 0, **options: Any
     ) -> None:
-        """A batch of the leader of now."""
+        """Appends a batch of the current leader."""
         rows = [Record(0, 1_000, None, value.encode()) for value in values]
         self._add(rows, producer, flags, **options)
 
     def mark(self, producer: int, *, commits: bool) -> None:
-        """The end of a producer's transaction."""
+        """Appends the end of a producer's transaction."""
         rows = [Record(0, 1_000, struct.pack(">hh", 0, int(commits)), b"")]
         self._add(rows, producer, CONTROL)
 
@@ -89,13 +89,13 @@ class Log:
         self.batches.append((first, first + len(rows), self.epoch, bytes(data)))
 
     def elect(self, *, cut_off_at: int | None = None) -> None:
-        """Another leader, perhaps one that lacks what is behind an offset."""
+        """Elects another leader, perhaps one that lacks records from an offset on."""
         self.epoch += 1
         if cut_off_at is not None:
             self.batches = [row for row in self.batches if row[1] <= cut_off_at]
 
     def read(self, offset: int, most: int) -> bytes:
-        """Whole batches from an offset on, at least one if there is one."""
+        """Complete batches from an offset, at least one if there is any."""
         data = b""
         for _, end, _, batch in self.batches:
             if end > offset and (not data or len(data) + len(batch) <= most):
@@ -103,7 +103,7 @@ class Log:
         return data
 
     def end_of(self, epoch: int) -> tuple[int, int]:
-        """The last epoch up to this one, and where its records end."""
+        """The last epoch up to this one, and the end of its records."""
         found = [row[2] for row in self.batches if row[2] <= epoch]
         if not found or epoch > self.epoch:
             return -1, -1
@@ -115,15 +115,14 @@ class Logs(FakeBroker):
     """The node that leads all partitions of "t".
 
     Args:
-        partitions: how many.
-        first: is shown every request before it is answered; answers it itself if
-            it returns True.
+        partitions: number of partitions.
+        first: called with every request; returns True if it has answered it.
         holds: the API whose requests are kept in `held` for the scene to answer.
 
     Attributes:
         logs: by partition.
-        followers: other nodes, by id: where they listen.
-        replica: the node that consumers are sent to (KIP-392); -1 for none.
+        followers: the addresses of other nodes, by id.
+        replica: the preferred read replica (KIP-392); -1 for none.
     """
 
     def __init__(
@@ -161,7 +160,7 @@ class Logs(FakeBroker):
     # -- for scenes
 
     def consumer(self, **settings: Any) -> Consumer:
-        """A consumer of this broker, in no group, that begins at the start."""
+        """A consumer of this broker, without a group, that starts at the beginning."""
         defaults: dict[str, Any] = {
             "bootstrap_servers": self.address,
             "auto_offset_reset": "earliest",
@@ -174,7 +173,7 @@ class Logs(FakeBroker):
         return [asked.message for asked in self.of(api)]
 
     def wake(self) -> None:
-        """Answers fetches that wait."""
+        """Answers pending fetches."""
         parked, self._parked = self._parked, []
         for asked in parked:
             self._answer(asked)
@@ -275,26 +274,26 @@ def _wrong_epoch(epoch: int, log: Log) -> ErrorCode:
 
 
 async def values(reader: Consumer, count: int) -> list[str]:
-    """The values of so many records, by iteration."""
+    """The values of this many records, by iteration."""
     found: list[str] = []
     async with asyncio.timeout(PATIENCE):
         async for record in reader:
-            found.append(record.value.decode())
+            found.append(text(record))
             if len(found) == count:
                 break
     return found
 
 
 def names(first: int, last: int) -> list[str]:
-    """Values of so many records."""
+    """The values of the records first to last - 1."""
     return [f"r{number}" for number in range(first, last)]
 
 
 @contextlib.asynccontextmanager
 async def reading(
     broker: Logs, *places: TopicPartition, **settings: Any
-) -> AsyncIterator[Consumer]:
-    """A consumer of partition 0, or of these, that ends in time."""
+) -> AsyncIterator[Consumer[Any, Any]]:
+    """A consumer of partition 0, or of these partitions, with a time limit."""
     async with asyncio.timeout(PATIENCE), broker.consumer(**settings) as reader:
         reader.assign(places or [T0])
         yield reader

@@ -1,8 +1,9 @@
-"""The batches of one Fetch, read record by record."""
+"""The batches of a Fetch response, decoded record by record."""
 
 from __future__ import annotations
 
 import pytest
+from tests.client.stage import text
 
 from kohort.client.consuming.chunks import Chunk, deserialized
 from kohort.client.errors import SerializationError
@@ -30,12 +31,12 @@ def read(chunk: Chunk) -> list[tuple[int, str]]:
     """Offsets and values, to the end."""
     found = []
     while some := chunk.next_records():
-        found += [(record.offset, record.value.decode()) for record in some]
+        found += [(record.offset, text(record)) for record in some]
     return found
 
 
 def chunk_of(data: bytes, start: int = 0) -> Chunk:
-    """What a fetch of these batches brings."""
+    """The records of a fetch of these batches."""
     return Chunk(PLACE, data, start, (), is_checked=True)
 
 
@@ -48,7 +49,7 @@ def test_records_before_the_position_and_cut_off_batches_are_left_out() -> None:
 
 
 def test_a_record_for_the_application() -> None:
-    """Deserialized, with its timestamp's type and its leader's epoch."""
+    """Deserialized, with its timestamp type and leader epoch."""
     data = batch(2, "12", flags=LOG_APPEND_TIME)
     (plain,) = chunk_of(data).next_records()
     assert plain.value == b"12"

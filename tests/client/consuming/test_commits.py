@@ -1,4 +1,4 @@
-"""Commits in a line, and coordinators that do not do what is expected of them."""
+"""Queued commits, and coordinators that do not behave as expected."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def committed(asked: Asked, code: int = 0) -> None:
 
 
 class Scene:
-    """A coordinator by script, what is sent to it, and a member that commits.
+    """A scripted coordinator, its requests, and a member that commits.
 
     Attributes:
-        refused: what the member is told: (generation, code).
+        refused: (generation, code) of refused commits, as the member gets them.
     """
 
     def __init__(self, fake: FakeBroker, config: ConsumerConfig) -> None:
@@ -81,7 +81,7 @@ class Scene:
         self.commits.member = self.member
 
     def answers(self, *answers: Callable[[Asked], None]) -> None:
-        """What is done about the first commit, the second one, and so on."""
+        """The answers to the first commit, the second one, and so on."""
         rest = iter(answers)
 
         def answer(asked: Asked) -> None:
@@ -91,7 +91,7 @@ class Scene:
 
     @property
     def sent(self) -> list[tuple[int, int]]:
-        """(generation, offset) of the commits that have arrived."""
+        """(generation, offset) of the received commits."""
         return [
             (
                 a.message.generation_id_or_member_epoch,
@@ -101,7 +101,7 @@ class Scene:
         ]
 
     def rebalance(self, *, keeps: bool, state: MemberState = STABLE) -> None:
-        """The member is in another generation."""
+        """Moves the member to another generation."""
         self.member.generation_id += 1
         self.member.state = state
         if not keeps:
@@ -110,7 +110,7 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def played(**settings: Any) -> AsyncIterator[Scene]:
-    """A scene in which the cluster is connected to."""
+    """A scene with a connected cluster."""
     async with alone() as fake:
         config = ConsumerConfig(
             bootstrap_servers=fake.address,
@@ -137,7 +137,7 @@ async def played(**settings: Any) -> AsyncIterator[Scene]:
 async def test_a_commit_is_tried_again_in_the_new_generation(
     state: MemberState, code: ErrorCode, keeps: bool
 ) -> None:
-    """Unless its partition was away: the next owner may have committed more."""
+    """Unless the partition was lost: the next owner may have committed more."""
     async with played() as scene:
         scene.member.state = state
 
@@ -159,7 +159,7 @@ async def test_a_commit_is_tried_again_in_the_new_generation(
 
 
 async def test_a_commit_that_meets_the_start_of_a_rebalance_is_tried_again() -> None:
-    """The member hears of it before the answer, and keeps its partition."""
+    """The member learns of it before the response, and keeps its partition."""
     async with played() as scene:
 
         def late(asked: Asked) -> None:
@@ -172,7 +172,7 @@ async def test_a_commit_that_meets_the_start_of_a_rebalance_is_tried_again() -> 
 
 
 async def test_a_member_outside_of_a_generation_commits_nothing() -> None:
-    """Without a generation the coordinator would take it for a consumer by hand."""
+    """Without a generation the coordinator would accept it as a simple consumer's."""
     async with played() as scene:
         scene.member.generation_id = -1
         with pytest.raises(CommitFailedError):
@@ -181,7 +181,7 @@ async def test_a_member_outside_of_a_generation_commits_nothing() -> None:
 
 
 async def test_a_commit_by_hand_has_neither_a_generation_nor_a_retention() -> None:
-    """An old broker would remove the offset after a retention time of the request."""
+    """An old broker would delete the offset after a retention time in the request."""
     async with played() as scene:
         scene.fake.versions["OffsetCommit"] = (2, 4)
         scene.commits.member = None
@@ -194,7 +194,7 @@ async def test_a_commit_by_hand_has_neither_a_generation_nor_a_retention() -> No
 
 
 async def test_a_rebalance_that_the_member_knows_nothing_of() -> None:
-    """As in the Java client the error is the application's; it may try again."""
+    """As in the Java client, the application gets the error and may retry."""
     async with played() as scene:
         scene.answers(lambda a: committed(a, ErrorCode.REBALANCE_IN_PROGRESS))
         with pytest.raises(RebalanceInProgressError):
@@ -213,7 +213,7 @@ async def test_a_rebalance_that_the_member_knows_nothing_of() -> None:
 async def test_one_that_gives_up_in_the_line_takes_nobody_along(
     is_cancelled: bool,
 ) -> None:
-    """It is cancelled, or its time is up; the others keep their places."""
+    """One is cancelled or times out; the others keep their order."""
     async with played() as scene:
         first: list[Asked] = []
         scene.answers(first.append, committed)
@@ -236,7 +236,7 @@ async def test_one_that_gives_up_in_the_line_takes_nobody_along(
 
 
 async def test_a_timer_that_comes_early_is_armed_again() -> None:
-    """Loops round: uvloop to milliseconds. The member tries again all the same."""
+    """Loops such as uvloop round to milliseconds; the member still retries."""
     async with alone() as fake:
         fake.answers["FindCoordinator"] = lambda asked: asked.reply(
             FindCoordinatorResponse(
@@ -250,7 +250,7 @@ async def test_a_timer_that_comes_early_is_armed_again() -> None:
         )
 
         async def nothing(_: Call) -> None:
-            """Nothing is assigned."""
+            """Assigns nothing."""
 
         loop = asyncio.get_running_loop()
         async with (
@@ -269,7 +269,7 @@ async def test_a_timer_that_comes_early_is_armed_again() -> None:
     "silent", ["everything", "FindCoordinator", "JoinGroup", "OffsetCommit"]
 )
 async def test_closing_takes_no_longer_than_it_may(silent: str) -> None:
-    """Nobody answers, in any phase: the consumer ends, and nothing is left."""
+    """No broker responds, in any phase: the consumer closes and leaves nothing."""
     before = asyncio.all_tasks()
     async with alone() as fake:
         fake.answers.pop(silent, None)

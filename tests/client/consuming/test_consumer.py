@@ -1,4 +1,4 @@
-"""What an application does with a consumer of its own."""
+"""A consumer's ordinary use by an application."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kohort.protocol.compression import CODECS
 
 
 async def test_iteration_ends_when_the_consumer_is_closed(stage: Stage) -> None:
-    """Another task closes it; the loop ends without an error."""
+    """Another task closes the consumer; the loop ends without an error."""
     await stage.fill([1])
     reader = stage.member()
     await reader.start()
@@ -41,7 +41,7 @@ async def test_iteration_ends_when_the_consumer_is_closed(stage: Stage) -> None:
 
 
 async def test_getmany_bounds_what_it_gives(stage: Stage) -> None:
-    """max_records, max_poll_records, and partitions that are asked for."""
+    """max_records, max_poll_records, and a choice of partitions."""
     await stage.fill([30, 30])
     async with stage.member(max_poll_records=10) as reader:
         seen: list[int] = []
@@ -58,7 +58,7 @@ async def test_getmany_bounds_what_it_gives(stage: Stage) -> None:
 
 
 async def test_seeking(stage: Stage) -> None:
-    """To an offset, both ends, and a point in time."""
+    """To an offset, to both ends, and to a time."""
     await stage.fill([100])
     async with stage.consumer(group_id=None) as reader:
         reader.assign([stage.p0])
@@ -80,7 +80,7 @@ async def test_seeking(stage: Stage) -> None:
 
 
 async def test_offsets_of_logs(stage: Stage) -> None:
-    """Beginning, end, and by time, of partitions that are not consumed."""
+    """Beginning, end, and by time, of unassigned partitions."""
     await stage.fill([5, 9])
     p0, p1 = stage.p0, stage.p1
     async with stage.consumer(group_id=None) as reader:
@@ -94,7 +94,7 @@ async def test_offsets_of_logs(stage: Stage) -> None:
 
 @pytest.mark.parametrize(("policy", "first"), [("earliest", "0:0"), ("latest", None)])
 async def test_where_to_begin(stage: Stage, policy: str, first: str | None) -> None:
-    """auto_offset_reset counts where nothing is committed."""
+    """auto_offset_reset applies without a committed offset."""
     await stage.fill([3])
     async with stage.member(auto_offset_reset=policy) as reader:
         await poll_until(lambda: bool(reader.assignment()), reader)
@@ -117,7 +117,7 @@ async def test_nowhere_to_begin_is_an_error_that_a_seek_solves(stage: Stage) -> 
 
 
 async def test_an_offset_that_is_not_there_resets(stage: Stage) -> None:
-    """OFFSET_OUT_OF_RANGE goes by the policy; without one it is an error."""
+    """OFFSET_OUT_OF_RANGE applies the policy; without a policy it is an error."""
     await stage.fill([3])
     async with stage.consumer(group_id=None) as reader:
         reader.assign([stage.p0])
@@ -135,7 +135,7 @@ async def test_an_offset_that_is_not_there_resets(stage: Stage) -> None:
 
 
 async def test_committing(stage: Stage) -> None:
-    """Of positions and of offsets, with metadata; a successor goes on from there."""
+    """Positions and explicit offsets, with metadata; a successor continues there."""
     await stage.fill([10, 10])
     settings = {"enable_auto_commit": False}
     async with stage.member(**settings) as reader:
@@ -159,7 +159,7 @@ async def test_committing(stage: Stage) -> None:
 
 
 async def test_auto_commit_in_time(stage: Stage) -> None:
-    """A poll commits what was given out before it."""
+    """A poll commits the records returned before it."""
     await stage.fill([10])
     async with stage.member(auto_commit_interval_ms=0) as reader:
         await take(reader, 10)
@@ -193,7 +193,7 @@ async def test_what_does_not_go_together(stage: Stage) -> None:
 
 
 async def test_partitions_by_hand_with_a_group_for_offsets(stage: Stage) -> None:
-    """assign() commits as nobody's member, and begins at what is committed."""
+    """assign() commits without a member, and starts at the committed offset."""
     await stage.fill([6])
     async with stage.consumer() as reader:
         reader.assign([stage.p0])
@@ -206,7 +206,7 @@ async def test_partitions_by_hand_with_a_group_for_offsets(stage: Stage) -> None
 
 @pytest.mark.parametrize("codec", CODECS)
 async def test_codecs(stage: Stage, codec: str) -> None:
-    """Batches of every codec, many to a fetch, in small fetches."""
+    """Batches of every codec, many per fetch, in small fetches."""
     await stage.fill([60], batch=7, compression_type=codec)
     async with stage.consumer(group_id=None, max_partition_fetch_bytes=300) as reader:
         reader.assign([stage.p0])

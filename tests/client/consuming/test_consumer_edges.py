@@ -1,4 +1,4 @@
-"""What applications do with a consumer, and in its listener, that nobody expects."""
+"""Unexpected calls of a consumer by applications and their listeners."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def stage(stage: Stage) -> Stage:
 
 
 def when(kind: str, action: Callable[[], Awaitable[Any]]) -> Recorder:
-    """A listener that does something, once, when it is called for one thing."""
+    """A listener that acts once, in one of its methods."""
     listener = Recorder()
 
     async def inside(called: str) -> None:
@@ -45,7 +45,7 @@ def when(kind: str, action: Callable[[], Awaitable[Any]]) -> Recorder:
 
 
 async def is_left_alone(before: set[asyncio.Task[Any]]) -> None:
-    """Returns when no task is left that was not there before."""
+    """Returns when all tasks started since then have ended."""
     async with asyncio.timeout(PATIENCE):
         while left := asyncio.all_tasks() - before:
             await asyncio.wait(left)
@@ -55,7 +55,7 @@ async def is_left_alone(before: set[asyncio.Task[Any]]) -> None:
 
 
 async def test_partitions_are_at_hand_when_they_are_assigned(stage: Stage) -> None:
-    """Seeks, pauses, positions and what is committed: in the callback already."""
+    """The callback can seek, pause, and read positions and committed offsets."""
     found: list[object] = []
 
     async def look() -> None:
@@ -77,7 +77,7 @@ async def test_partitions_are_at_hand_when_they_are_assigned(stage: Stage) -> No
 
 
 async def test_a_consumer_that_closes_is_open_to_its_listener(stage: Stage) -> None:
-    """As in the Java client; to everybody else it is closed."""
+    """As in the Java client; for all others the consumer is closed."""
     found: list[object] = []
 
     async def look() -> None:
@@ -104,7 +104,7 @@ async def test_a_consumer_that_closes_is_open_to_its_listener(stage: Stage) -> N
 
 
 async def test_a_listener_that_unsubscribes(stage: Stage) -> None:
-    """It does not wait for itself; what it was given is taken back after it."""
+    """It does not wait for itself; the new partitions are revoked after it."""
     async with stage.consumer() as reader:
         listener = when("assigned", reader.unsubscribe)
         reader.subscribe([stage.topic], listener=listener)
@@ -115,7 +115,7 @@ async def test_a_listener_that_unsubscribes(stage: Stage) -> None:
 
 
 async def test_a_listener_that_closes(stage: Stage) -> None:
-    """The poll ends, the member leaves; whoever closes it as well waits for that."""
+    """The poll ends and the member leaves; another close waits for that."""
     before = asyncio.all_tasks()
     reader = stage.consumer()
     await reader.start()
@@ -148,11 +148,11 @@ async def test_a_listener_that_closes_what_is_closed_already(stage: Stage) -> No
 
 
 async def test_a_listener_that_polls_is_told_off(stage: Stage) -> None:
-    """It would wait for itself; the error comes out of the poll that called it."""
+    """It would wait for itself; the poll that called it raises the error."""
     async with stage.consumer() as reader:
         listener = when("assigned", lambda: reader.getmany(timeout_ms=10))
         reader.subscribe([stage.topic], listener=listener)
-        with pytest.raises(KohortError, match="a listener cannot wait for records"):
+        with pytest.raises(KohortError, match="a listener cannot poll"):
             await take(reader, 1)
         assert len(await take(reader, 10)) == 10
 
@@ -179,7 +179,7 @@ async def waits_for_what_is_cancelled() -> None:
 async def test_what_a_listener_raises_comes_out_of_the_poll(
     stage: Stage, action: Callable[[], Awaitable[None]], error: str
 ) -> None:
-    """The group goes on all the same."""
+    """The group continues."""
     async with stage.consumer() as reader:
         reader.subscribe([stage.topic], listener=when("assigned", action))
         with pytest.raises((ValueError, KohortError), match=error):
@@ -188,7 +188,7 @@ async def test_what_a_listener_raises_comes_out_of_the_poll(
 
 
 async def test_unsubscribing_has_the_listeners_error(stage: Stage) -> None:
-    """There may be no poll any more that it could come out of."""
+    """There may be no later poll to raise it."""
     async with stage.consumer() as reader:
         reader.subscribe([stage.topic], listener=when("revoked", fails))
         await take(reader, 1)
@@ -203,7 +203,7 @@ async def test_unsubscribing_has_the_listeners_error(stage: Stage) -> None:
 async def test_a_poll_that_is_cancelled_leaves_the_listener_alone(
     stage: Stage,
 ) -> None:
-    """It is not cut short; the next poll waits for it, and nothing is skipped."""
+    """The listener continues; the next poll waits for it, and skips nothing."""
     called, goes_on = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
@@ -228,7 +228,7 @@ async def test_a_poll_that_is_cancelled_leaves_the_listener_alone(
 async def test_commits_that_a_listener_does_not_wait_for_are_made(
     stage: Stage,
 ) -> None:
-    """Partitions go when what was handed in has come to its end."""
+    """Partitions are revoked after the posted commits have ended."""
     async with (
         stage.consumer(enable_auto_commit=False) as a,
         stage.consumer(enable_auto_commit=False) as b,
@@ -245,11 +245,11 @@ async def test_commits_that_a_listener_does_not_wait_for_are_made(
         assert [row.offset for row in found.values() if row] == [3, 3]
 
 
-# -- what was not finished
+# -- cancelled calls
 
 
 async def test_cancelled_anywhere_a_consumer_still_works(stage: Stage) -> None:
-    """Polls, commits, positions, subscriptions: cut short, and everything goes on."""
+    """Polls, commits, positions, subscriptions are cancelled; all still works."""
     before = asyncio.all_tasks()
     async with stage.member(enable_auto_commit=False) as reader:
         steps: list[Callable[[], Awaitable[object]]] = [
@@ -287,7 +287,7 @@ async def test_cancelled_anywhere_a_consumer_still_works(stage: Stage) -> None:
 
 
 async def test_a_poll_that_ends_after_the_close_arms_nothing(stage: Stage) -> None:
-    """No timer outlives a consumer that is closed from elsewhere, in no time."""
+    """No timer outlives a consumer that another task closes with no timeout."""
     other = stage.name("u")
     await stage.fill([0], other)
     assigned = asyncio.Event()
@@ -298,7 +298,7 @@ async def test_a_poll_that_ends_after_the_close_arms_nothing(stage: Stage) -> No
     reader = stage.consumer()
     await reader.start()
     poll = asyncio.create_task(reader.getmany(timeout_ms=60_000))
-    await asyncio.sleep(0)  # it waits before there is anything to wait for
+    await asyncio.sleep(0)  # waits before any change
     reader.subscribe([other], listener=when("assigned", note))
     await asyncio.wait_for(assigned.wait(), PATIENCE)
     await reader.close(0)
@@ -309,11 +309,11 @@ async def test_a_poll_that_ends_after_the_close_arms_nothing(stage: Stage) -> No
     assert not group.driver._timers  # noqa: SLF001
 
 
-# -- what there is
+# -- topics and offsets
 
 
 async def test_topics_and_partitions(stage: Stage) -> None:
-    """What there is in the cluster; nothing where there is nothing."""
+    """The cluster's topics and partitions; nothing for unknown ones."""
     settings = {"group_id": None, "allow_auto_create_topics": False}
     async with stage.consumer(**settings) as reader:
         assert stage.topic in await reader.topics()
@@ -322,7 +322,7 @@ async def test_topics_and_partitions(stage: Stage) -> None:
 
 
 async def test_seeking_to_what_is_committed(stage: Stage) -> None:
-    """Of all partitions, or some; to the reset policy's place if nothing is."""
+    """All partitions, or some; without a committed offset, the reset policy."""
     async with stage.member(enable_auto_commit=False) as reader:
         await take(reader, 10)
         await reader.commit({stage.p0: 3})
@@ -339,7 +339,7 @@ async def test_seeking_to_what_is_committed(stage: Stage) -> None:
 
 
 async def test_whoever_leads_a_bad_name_is_an_error(stage: Stage) -> None:
-    """Each member looks for its own topics: another one that leads does not say."""
+    """Each member checks its own topics, whichever member leads."""
     async with stage.member() as leader, stage.consumer() as other:
         await take(leader, 10)
         other.subscribe([stage.topic, "/"])
@@ -354,7 +354,7 @@ async def test_whoever_leads_a_bad_name_is_an_error(stage: Stage) -> None:
 async def test_the_log_says_once_that_a_topic_does_not_exist(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A name that is mistyped is waited for, but not without a word."""
+    """A mistyped name is logged with the consumer's client id."""
     settings = {"allow_auto_create_topics": False, "metadata_max_age_ms": 1}
     missing = stage.name("mistyped")
 
@@ -367,13 +367,16 @@ async def test_the_log_says_once_that_a_topic_does_not_exist(
         await poll_until(lambda: bool(warnings()), reader)
         await stage.fill([1], missing)
         assert await take(reader, 1) == ["0:0"]
-    assert warnings() == [f"topic {missing!r} does not exist, and is waited for"]
+        name = reader.config.client_id
+    assert warnings() == [
+        f"{name}: topic {missing!r} does not exist; waiting for it to be created"
+    ]
 
 
 async def test_a_pattern_is_a_subscription_before_there_are_topics(
     stage: Stage,
 ) -> None:
-    """Partitions cannot be assigned besides; a wrong pattern changes nothing."""
+    """Partitions cannot be assigned as well; an invalid pattern changes nothing."""
     async with stage.consumer() as reader:
         reader.subscribe(pattern=stage.name("none.*"))
         with pytest.raises(ConfigError):
@@ -386,7 +389,7 @@ async def test_a_pattern_is_a_subscription_before_there_are_topics(
 
 
 async def test_the_listener_need_not_do_anything(stage: Stage) -> None:
-    """One that overrides nothing is fine."""
+    """A listener that overrides nothing."""
     async with stage.consumer() as reader:
         reader.subscribe([stage.topic], listener=ConsumerRebalanceListener())
         assert len(await take(reader, 10)) == 10

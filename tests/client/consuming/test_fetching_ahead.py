@@ -1,4 +1,4 @@
-"""What is fetched ahead: how much, of whom, and what becomes of it."""
+"""Prefetching: its limits, its order, and the fate of prefetched records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.client.consuming.fake_logs import T0, T1, Logs, names, reading, values
 from tests.client.fake_broker import Asked
-from tests.client.stage import PATIENCE, consumer, fill, take
+from tests.client.stage import PATIENCE, consumer, fill, take, text
 
 from kohort.broker.server import Broker
 from kohort.client.errors import (
@@ -46,7 +46,7 @@ def answers(*data: bytes) -> Callable[[Asked], bool]:
 
 
 async def test_iteration_gives_others_their_turn() -> None:
-    """A loop that never waits for anything else keeps nobody from running."""
+    """A loop without other awaits still lets other tasks run."""
     async with Logs() as broker:
         for _ in range(10):
             broker.logs[0].append(*names(0, 500))
@@ -72,14 +72,14 @@ async def test_iteration_gives_others_their_turn() -> None:
 
 
 async def test_iteration_notices_what_is_done_between_two_records() -> None:
-    """A seek, a pause and another assignment count from the next record on."""
+    """A seek, a pause and another assignment apply from the next record."""
     async with Logs(partitions=2) as broker:
         for number in (0, 1):
             broker.logs[number].append(*(f"{number}:{n}" for n in range(100)))
         async with reading(broker) as reader:
             found = []
             async for record in reader:
-                found.append(record.value.decode())
+                found.append(text(record))
                 place = TopicPartition(record.topic, record.partition)
                 assert await reader.position(place) == record.offset + 1
                 if len(found) == 2:
@@ -96,7 +96,7 @@ async def test_iteration_notices_what_is_done_between_two_records() -> None:
 
 
 async def test_iteration_ends_between_two_records_when_closed() -> None:
-    """What lies ahead is not given out by a consumer that was closed."""
+    """A closed consumer does not return prefetched records."""
     async with Logs() as broker:
         broker.logs[0].append(*names(0, 100))
         async with reading(broker) as reader:
@@ -107,11 +107,11 @@ async def test_iteration_ends_between_two_records_when_closed() -> None:
             assert count == 1
 
 
-# -- what lies ahead
+# -- prefetched records
 
 
 async def test_a_paused_partition_keeps_what_lies_ahead() -> None:
-    """As in the Java client since KAFKA-7548: it is not fetched again."""
+    """As in the Java client since KAFKA-7548, it is not fetched again."""
     async with Logs(partitions=2) as broker:
         broker.logs[0].append(*names(0, 10))
         async with reading(broker, T0, T1) as reader:
@@ -132,7 +132,7 @@ async def test_a_paused_partition_keeps_what_lies_ahead() -> None:
 
 
 async def test_an_answer_that_comes_after_a_seek_is_dropped() -> None:
-    """It was asked for where the application is no more."""
+    """The response is for a position before the seek."""
     async with Logs(holds="Fetch") as broker, reading(broker) as reader:
         broker.logs[0].append(*names(0, 5))
         broker.logs[0].append(*names(5, 10))
@@ -144,7 +144,7 @@ async def test_an_answer_that_comes_after_a_seek_is_dropped() -> None:
 
 
 async def test_a_position_is_looked_up_by_one_request_at_a_time() -> None:
-    """With the consumer's isolation level, whatever the application does meanwhile."""
+    """With the consumer's isolation level, whatever the application does."""
     isolation = "read_committed"
     async with (
         Logs(holds="ListOffsets") as broker,
@@ -161,7 +161,7 @@ async def test_a_position_is_looked_up_by_one_request_at_a_time() -> None:
 
 
 async def test_what_lies_ahead_has_a_bound() -> None:
-    """Of 40 partitions with 20 kB each, an application that is slow has fetched few."""
+    """With 40 partitions of 20 kB each, a slow application has fetched few."""
     async with Logs(partitions=40) as broker, asyncio.timeout(PATIENCE):
         for log in broker.logs:
             for _ in range(20):
@@ -171,7 +171,7 @@ async def test_what_lies_ahead_has_a_bound() -> None:
         ) as reader:
             reader.assign([TopicPartition("t", number) for number in range(40)])
             await reader.getone()
-            fetcher = reader._fetcher  # noqa: SLF001 - nobody else is to see it
+            fetcher = reader._fetcher  # noqa: SLF001 - not public
             while tasks := fetcher.under_way():
                 await asyncio.wait(tasks)
             held = sum(p.size for p in fetcher.partitions.values())
@@ -181,7 +181,7 @@ async def test_what_lies_ahead_has_a_bound() -> None:
 
 
 async def test_no_fetch_waits_while_a_partition_left_out_runs_dry() -> None:
-    """Of one partition there is always more; the other one is quiet."""
+    """One partition always has more records; the other one is quiet."""
     async with Logs(partitions=2) as broker:
         for number in range(60):
             broker.logs[0].append(f"r{number}")
@@ -192,13 +192,13 @@ async def test_no_fetch_waits_while_a_partition_left_out_runs_dry() -> None:
             for fetch in broker.requests("Fetch")
             if fetch.max_wait_ms
         ]
-        # The very last one may find the first partition at its end.
+        # The last fetch may find the first partition at its end.
         assert [0, 1] in waiting
         assert [1] not in waiting
 
 
 async def test_a_quiet_partition_is_looked_at_beside_a_full_one() -> None:
-    """Its record does not have to wait until all that lies ahead is read."""
+    """Its record need not wait until all prefetched ones are read."""
     async with Logs(partitions=2) as broker:
         for number in range(60):
             broker.logs[0].append(f"r{number}")
@@ -217,7 +217,7 @@ async def test_a_quiet_partition_is_looked_at_beside_a_full_one() -> None:
 
 
 async def test_a_partition_that_is_not_asked_for_holds_nobody_up() -> None:
-    """Getmany of one partition goes on, however much lies ahead of the other."""
+    """A `getmany` of one partition continues, whatever is prefetched of the other."""
     async with Logs(partitions=2) as broker:
         for number in range(30):
             for log in broker.logs:
@@ -229,15 +229,15 @@ async def test_a_partition_that_is_not_asked_for_holds_nobody_up() -> None:
             async with asyncio.timeout(PATIENCE):
                 while len(found) < 30:
                     rows = await reader.getmany(T1, timeout_ms=1_000)
-                    found += [r.value.decode() for r in rows.get(T1, ())]
+                    found += map(text, rows.get(T1, ()))
             assert found == names(0, 30)
 
 
-# -- what is broken
+# -- damaged and oversized batches
 
 
 async def test_a_record_larger_than_a_fetch_may_be() -> None:
-    """Brokers send a first batch whole (KIP-74): the position goes on."""
+    """Brokers send a first batch whole (KIP-74): the position advances."""
     least = {"max_partition_fetch_bytes": 50, "fetch_max_bytes": 50}
     async with Broker() as broker, consumer(broker, group_id=None, **least) as reader:
         await fill(broker, counts=[100], batch=50)
@@ -246,7 +246,7 @@ async def test_a_record_larger_than_a_fetch_may_be() -> None:
 
 
 async def test_a_batch_that_never_comes_whole_is_an_error() -> None:
-    """It is asked for again, but not at once, and the application hears of it."""
+    """The fetch is retried after a back-off, and the poll raises the error."""
     async with Logs() as broker:
         broker.logs[0].append(*names(0, 3))
         whole = broker.logs[0].batches[0][3]
@@ -260,7 +260,7 @@ async def test_a_batch_that_never_comes_whole_is_an_error() -> None:
 
 
 async def test_bytes_that_are_no_batches_are_an_error() -> None:
-    """Nothing of them is given out; what comes afterwards is."""
+    """Their records are not returned; later ones are."""
     async with Logs() as broker:
         broker.logs[0].append(*names(0, 3))
         broker.first = answers(b"\xff" * 80)
@@ -275,7 +275,7 @@ async def test_bytes_that_are_no_batches_are_an_error() -> None:
 async def test_a_batch_with_a_wrong_checksum_stays_an_error_until_a_seek(
     checks: bool,
 ) -> None:
-    """Records before it are given out first, and none behind it; unless unchecked."""
+    """Records before it are returned, none after it; unless checks are off."""
     async with Logs() as broker:
         for first in (0, 2, 4):
             broker.logs[0].append(*names(first, first + 2))
@@ -300,7 +300,7 @@ async def test_a_batch_with_a_wrong_checksum_stays_an_error_until_a_seek(
 
 
 async def test_iteration_raises_where_the_record_is() -> None:
-    """A value that a deserializer does not take, in the middle of what lies ahead."""
+    """A deserializer fails in the middle of the prefetched records."""
 
     def number(value: bytes) -> int:
         return int(value)
@@ -308,7 +308,7 @@ async def test_iteration_raises_where_the_record_is() -> None:
     async with Logs() as broker:
         broker.logs[0].append("0", "1", "x", "3")
         async with reading(broker, value_deserializer=number) as reader:
-            found: list[int] = []
+            found: list[int | None] = []
 
             async def read_all() -> None:
                 async for record in reader:
@@ -325,7 +325,7 @@ async def test_iteration_raises_where_the_record_is() -> None:
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 async def test_transactions(isolation: str) -> None:
-    """Aborted ones are left out of what is committed, markers out of everything."""
+    """read_committed leaves out aborted ones; markers are always left out."""
     async with Logs() as broker:
         log = broker.logs[0]
         log.append("lost0", "lost1", producer=7)
@@ -347,7 +347,7 @@ async def test_transactions(isolation: str) -> None:
 
 
 async def test_fetching_from_the_follower_that_the_leader_names() -> None:
-    """KIP-392: and from the leader again, where the follower lacks the offset."""
+    """KIP-392: and from the leader again if the follower lacks the offset."""
     async with Logs() as leader, Logs() as follower, asyncio.timeout(PATIENCE):
         leader.followers = {2: follower.port}
         leader.replica = 2

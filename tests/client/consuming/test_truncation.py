@@ -1,4 +1,4 @@
-"""Positions under a new leader: checked before they are used (KIP-320)."""
+"""Positions under a new leader are validated before the next fetch (KIP-320)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def filled(broker: Logs) -> None:
 
 
 async def test_what_replaces_consumed_records_is_not_skipped() -> None:
-    """An unclean leader lacks two records, and takes others in their place."""
+    """An unclean leader lacks two records and has others in their place."""
     async with Logs() as broker:
         filled(broker)
         async with reading(broker) as reader:
@@ -48,7 +48,7 @@ async def test_what_replaces_consumed_records_is_not_skipped() -> None:
 
 
 async def test_without_a_policy_it_is_an_error_that_a_seek_solves() -> None:
-    """The application hears where the log and what it has consumed part."""
+    """The error has the offset at which the log and the consumed records diverge."""
     async with Logs() as broker:
         filled(broker)
         async with reading(broker, auto_offset_reset="none") as reader:
@@ -65,7 +65,7 @@ async def test_without_a_policy_it_is_an_error_that_a_seek_solves() -> None:
 
 
 async def test_a_leader_that_knows_no_such_epoch_resets() -> None:
-    """Nothing of that epoch is left: the policy says where to go on."""
+    """No record of that epoch is left: the reset policy applies."""
     async with Logs() as broker:
         broker.logs[0].epoch = 3
         filled(broker)
@@ -78,11 +78,11 @@ async def test_a_leader_that_knows_no_such_epoch_resets() -> None:
 
 
 async def test_a_log_that_is_whole_is_read_on() -> None:
-    """A clean election: nothing is lost, nothing comes twice."""
+    """After a clean election, no record is lost or repeated."""
     async with Logs() as broker:
         filled(broker)
         async with reading(broker) as reader:
-            # Three records lie ahead when the leader changes.
+            # Three records are prefetched when the leader changes.
             assert await values(reader, 3) == names(0, 3)
             broker.logs[0].elect()
             broker.logs[0].append("r6")
@@ -93,7 +93,7 @@ async def test_a_log_that_is_whole_is_read_on() -> None:
 
 
 async def test_a_position_with_an_epoch_is_checked_first() -> None:
-    """As a committed one is: nothing is fetched before the leader has confirmed it."""
+    """A committed offset has one: nothing is fetched before the leader confirms it."""
     async with Logs(holds=CHECK) as broker, reading(broker) as reader:
         filled(broker)
         reader.seek(T0, OffsetAndMetadata(6, "", 0))
@@ -112,7 +112,7 @@ async def test_a_position_with_an_epoch_is_checked_first() -> None:
 
 
 async def test_a_seek_while_the_leader_is_asked_counts() -> None:
-    """The late answer is about a position that is none any more."""
+    """The late response is for the position before the seek."""
     async with Logs(holds=CHECK) as broker, reading(broker) as reader:
         filled(broker)
         reader.seek(T0, OffsetAndMetadata(6, "", 0))
@@ -125,7 +125,7 @@ async def test_a_seek_while_the_leader_is_asked_counts() -> None:
 
 
 async def test_errors_of_the_check_are_tried_again() -> None:
-    """Another leader again, and one that has not heard of it yet."""
+    """Another new leader, and one that does not know of its election yet."""
     codes = [
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
@@ -151,7 +151,7 @@ async def test_errors_of_the_check_are_tried_again() -> None:
 
 
 async def test_a_broker_from_before_the_check() -> None:
-    """It has the API for brokers only: positions stay as they are."""
+    """It offers the API to brokers only: positions are not validated."""
     versions = {api.name: (api.oldest, api.newest) for api in APIS}
     async with Logs(versions=versions | {CHECK: (0, 2)}) as broker:
         filled(broker)
@@ -164,7 +164,7 @@ async def test_a_broker_from_before_the_check() -> None:
 
 
 async def test_behind_a_marker_of_a_later_epoch() -> None:
-    """The position has the marker's epoch: nothing was cut off before it."""
+    """The position has the marker's epoch: nothing was truncated."""
     async with Logs() as broker:
         filled(broker)
         log = broker.logs[0]
@@ -184,7 +184,7 @@ async def test_behind_a_marker_of_a_later_epoch() -> None:
 
 @pytest.mark.parametrize("kind", ["for", "getmany"])
 async def test_leaders_that_move_while_records_are_read(kind: str) -> None:
-    """On 3 nodes: each record once, in order, from whoever leads."""
+    """On 3 nodes: each record once, in order, from all leaders."""
     config = {"group.initial.rebalance.delay.ms": 0}
     async with Broker(config, nodes=3) as broker:
         await fill(broker, counts=[300], batch=3)
@@ -200,7 +200,7 @@ async def test_leaders_that_move_while_records_are_read(kind: str) -> None:
 
 
 async def test_a_leader_that_stops_and_comes_back() -> None:
-    """What lies ahead is not lost with it, and nothing comes twice."""
+    """Prefetched records are kept, and none is repeated."""
     config = {"group.initial.rebalance.delay.ms": 0}
     async with Broker(config, nodes=3) as broker:
         await fill(broker, counts=[200], batch=10)

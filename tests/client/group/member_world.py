@@ -1,9 +1,8 @@
-"""Sessions and a coordinator on virtual time, with a network between them.
+"""Members and a coordinator in virtual time, with a network between them.
 
-The coordinator is the broker's own, in the context of its own tests, which
-checks it after every event. Members hold listeners that take their time, an
-assignor each, and a loop that polls. After everything that happens it is checked
-what has to hold whatever happens: see `World.check`.
+The coordinator is the real one, in the context of its tests, which checks it after
+every event. Each member has a slow listener, an assignor, and an application that
+polls. `World.check` verifies the invariants after every event.
 """
 
 from __future__ import annotations
@@ -64,26 +63,26 @@ COOPERATIVE = "cooperative-sticky"
 EAGER = "range"
 
 MOST_EVENTS = 2_000_000
-"""Of one scene: more is a loop."""
+"""Maximum events of a scene: more would be a loop."""
 
 LEAST_MS = 0.1
-"""What any message takes."""
+"""Minimum time of a message."""
 
 ROUNDING_MS = 0.001
-"""Timers never fire early: what is lost in rounding is made good for."""
+"""Added to timers, so that rounding never makes them early."""
 
 
 # -- a member
 
 
 class Client:
-    """One process with one session.
+    """One process with one member.
 
     Attributes:
-        calls: what the listener was called with, in order.
-        held: what the listener believes to hold.
-        failure: what the session ended with, if it failed.
-        is_cut_off: whether the network works for all but this one.
+        calls: the calls of the listener, in order.
+        held: the partitions that the listener holds.
+        failure: the error that ended the membership, if any.
+        is_cut_off: whether the network fails for this process.
     """
 
     def __init__(self, world: World, name: str, config: ConsumerConfig) -> None:
@@ -105,10 +104,10 @@ class Client:
         self._timers: dict[str, float] = {}
         self._call: Call | None = None
 
-    # -- what the application does
+    # -- the application
 
     def submit(self, event: Event) -> None:
-        """Hands the session an event and performs what it asks for."""
+        """Gives the member an event and performs the effects."""
         if self.is_dead:
             return
         for effect in handle(self.member, event, self.world.now):
@@ -122,30 +121,30 @@ class Client:
         self.submit(Subscribed(topics))
 
     def stall(self) -> None:
-        """Its application works on records, and does not come back."""
+        """The application processes records and does not poll again."""
         self.submit(PollEnded())
 
     def poll(self) -> None:
-        """Its application waits for records."""
+        """The application polls."""
         self.submit(PollBegan())
 
     def close(self, *, leaves: bool | None = None) -> None:
-        """Its application closes it."""
+        """The application closes the consumer."""
         self.submit(Closed(leaves))
 
     def crash(self) -> None:
-        """Its process is gone."""
+        """The process crashes."""
         self.is_dead = True
 
     @property
     def is_stable(self) -> bool:
-        """Whether it has an assignment and wants no other."""
+        """True if it has an assignment and does not join."""
         member = self.member
         is_settled = member.rejoin_reason is None and member.target is None
         return member.state is STABLE and is_settled
 
     def of_kind(self, api: str) -> list[Any]:
-        """The requests of a kind that it has sent."""
+        """Its requests of a kind."""
         return [send.request for send in self.sent if send.api == api]
 
     # -- effects
@@ -207,16 +206,16 @@ class Client:
         self.calls.append((call.kind, [*call.partitions]))
         partitions = set(call.partitions)
         if call.kind is CallKind.ASSIGNED:
-            assert not partitions & self.held, "assigned what it holds"
+            assert not partitions & self.held, "assigned partitions that it holds"
             self.held |= partitions
         else:
             assert partitions, "nothing to give up is no reason to call"
-            assert partitions <= self.held, "gives up what it never got"
+            assert partitions <= self.held, "revokes partitions that it never got"
             owned = self.member.owned
             if call.kind is CallKind.REVOKED:
                 assert partitions <= owned, "still owned while it is revoked"
             else:
-                assert not partitions & owned, "what is lost is owned no more"
+                assert not partitions & owned, "lost partitions are no longer owned"
 
         def done() -> None:
             if not self.is_dead:
@@ -228,12 +227,12 @@ class Client:
         self.world.after(self.listener_ms, done)
 
     def answer(self, token: int, response: Any) -> None:
-        """A response has come."""
+        """Delivers a response."""
         if token not in self._cancelled:
             self.submit(Answered(token, response))
 
     def fail(self, token: int) -> None:
-        """A connection has broken."""
+        """Breaks its connections."""
         if token not in self._cancelled:
             self.submit(Failed(token, ConnectionError("lost")))
 
@@ -273,21 +272,32 @@ class Request(Pending[Any]):
         self._on_answer = on_answer
 
     def handle(self) -> None:
-        """Has the handler hand it to the coordinator."""
+        """Passes it to the coordinator by the handler."""
         for _ in self.handler.handle(self) or ():
             pass
 
     def submit_group_event(self, event: GroupEvent) -> None:
-        """Hands the event to the coordinator."""
+        """Passes the event to the coordinator."""
         self._context.waiting[self] = self._context.now
         self._context.submit(event)
 
     def reply(self, response: Any) -> None:
-        """Takes the response, which may be encoded."""
+        """Takes the response, perhaps encoded."""
         if isinstance(response, bytes):
             codec = self.api.response(self.version)
             response, _ = codec.decode(response, 0, len(response))
         self._on_answer(response)
+
+    def reply_encoded(self, body: bytes) -> None:
+        """Takes an encoded response."""
+        self.reply(body)
+
+    def reply_around(
+        self, response: Any, within: Callable[[bytes], list[bytes]], _errors: object
+    ) -> None:
+        """Takes a response with encoded rows."""
+        body = self.api.response(self.version).encode(response)
+        self.reply(b"".join(within(body)))
 
 
 class World:
@@ -295,11 +305,11 @@ class World:
 
     Attributes:
         partitions: of each topic.
-        latency_ms: how long a request or a response takes, at most.
-        loss: the share of requests and of responses that are lost.
-        is_down: whether the coordinator does not answer at all.
-        is_strict: whether two owners of a partition are a mistake. They are not
-            where an admin removes members, or listeners outlast a rebalance.
+        latency_ms: the maximum latency of a request or a response.
+        loss: the fraction of requests and responses that are lost.
+        is_down: whether the coordinator does not respond.
+        is_strict: whether two owners of a partition are an error. They are not if an
+            admin removes members, or if listeners outlast a rebalance.
     """
 
     def __init__(self, seed: int = 0, **settings: int) -> None:
@@ -329,7 +339,7 @@ class World:
         instance: str | None = None,
         **settings: Any,
     ) -> Client:
-        """A process that is not a member yet; cooperative unless told otherwise."""
+        """A process that is not a member yet; cooperative by default."""
         config = ConsumerConfig(
             group_id="g",
             group_instance_id=instance,
@@ -354,14 +364,14 @@ class World:
         ms: float = 2_000,
         **settings: Any,
     ) -> Client:
-        """A process that subscribes, after some time."""
+        """A process that subscribes after some time."""
         client = self.client(name, *protocols, **settings)
         client.subscribe(topic)
         self.run(ms)
         return client
 
     def group(self, *names: str, protocols: Sequence[str] = ()) -> list[Client]:
-        """Members of one group that has settled."""
+        """Members of a settled group."""
         clients = [self.client(name, *protocols) for name in names]
         for client in clients:
             client.subscribe("t")
@@ -370,7 +380,7 @@ class World:
         return clients
 
     def set_partitions(self, **partitions: int) -> None:
-        """The topics change, and everybody hears of it."""
+        """Changes the topics, and the metadata of all members."""
         self.partitions |= partitions
         for client in [*self.clients]:
             client.submit(MetadataChanged(self.partitions))
@@ -378,11 +388,11 @@ class World:
     # -- time
 
     def after(self, ms: float, action: Callable[[], None]) -> None:
-        """Does something after some time."""
+        """Calls a function after some time."""
         heapq.heappush(self._heap, (self.now + ms / 1000, next(self._order), action))
 
     def run(self, ms: float) -> None:
-        """Lets time pass."""
+        """Advances the time."""
         until = self.now + ms / 1000
         for _ in range(MOST_EVENTS):
             ours = self._heap[0][0] if self._heap else math.inf
@@ -390,7 +400,7 @@ class World:
             if when > until:
                 break
             self.context.sleep(max(when - self.now, 0) * 1000)
-            # The coordinator's timers have fired; their answers may be next.
+            # The coordinator's timers have fired; their responses may be next.
             if self._heap and self._heap[0][0] <= self.now:
                 heapq.heappop(self._heap)[2]()
             elif when > self.now:
@@ -402,11 +412,11 @@ class World:
     # -- the network
 
     def _delay(self) -> float:
-        # Never no time at all: a session would end at once at both ends of it.
+        # Never 0: a session would end at the same moment on both sides.
         return self.random.uniform(0, self.latency_ms) + LEAST_MS
 
     def carry(self, client: Client, send: Send) -> None:
-        """Takes a request to the coordinator, and its answer back."""
+        """Sends a request to the coordinator, and its response back."""
         is_away = self.is_down or client.is_cut_off
         if self.random.random() < self.loss or is_away:
             self.after(self._delay(), lambda: client.fail(send.token))
@@ -416,7 +426,7 @@ class World:
         self.after(send.timeout_ms, lambda: client.fail(send.token))
 
     def restart(self) -> None:
-        """The coordinator starts again on its log; all connections break."""
+        """Restarts the coordinator on its log; all connections break."""
         self.context.restart()
         for client, token in self._under_way:
             self.after(self._delay(), functools.partial(client.fail, token))
@@ -430,20 +440,22 @@ class World:
             else:
                 self.after(self._delay(), lambda: client.answer(send.token, response))
 
+        if (client, send.token) not in self._under_way:
+            return  # its connection broke while it was on its way
         if self.is_down:
             client.fail(send.token)
         else:
             Request(self.context, client, send, answered).handle()
 
-    # -- what has to hold
+    # -- invariants
 
     def check(self, client: Client) -> None:
-        """No partition has two owners; listeners know of all that is owned."""
+        """No partition has two owners; listeners know of all owned partitions."""
         owned = client.member.owned
         before = self._owned.get(client.name, frozenset())
         if owned is before:
             return
-        assert owned <= client.held, "the listener knows what is owned"
+        assert owned <= client.held, "the listener knows all owned partitions"
         self._owned[client.name] = owned
         for tp in before - owned:
             if self._owners.get(tp) is client:
@@ -455,7 +467,7 @@ class World:
             self._owners[tp] = client
 
     def _is_replaced(self, client: Client) -> bool:
-        """Whether its instance id may be another one's, which it has yet to hear."""
+        """Returns whether another process may have taken over its instance id."""
         instance = client.member.config.group_instance_id
         return instance is not None and any(
             c.member.config.group_instance_id == instance
@@ -464,7 +476,7 @@ class World:
         )
 
     def check_settled(self) -> None:
-        """All members agree, and own all partitions that anybody wants, once."""
+        """All members agree, and own each subscribed partition once."""
         members = [
             c
             for c in self.clients

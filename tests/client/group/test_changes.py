@@ -1,4 +1,4 @@
-"""Groups that assign again, and the membership that a consumer tells."""
+"""Groups that assign again, and the group metadata of a consumer."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kohort.client.errors import ClosedError
 
 
 async def test_the_leader_looks_after_topics_of_others(stage: Stage) -> None:
-    """It watches what it has not subscribed to itself."""
+    """It watches topics that it does not subscribe to."""
     await stage.fill([1])
     others = stage.name("u")
     await stage.fill([1], others)
     settings = {"metadata_max_age_ms": 50}
     async with stage.member(**settings) as leader:
         await poll_until(lambda: shares(leader) == [1], leader)
-        # The other one hardly ever looks for itself.
+        # The other one rarely refreshes its own metadata.
         async with stage.consumer(others) as b, stage.admin() as admin:
             await poll_until(lambda: shares(b) == [1], leader, b)
             (await admin.create_partitions({others: 3})).check()
@@ -33,7 +33,7 @@ async def test_the_leader_looks_after_topics_of_others(stage: Stage) -> None:
 
 
 async def test_a_new_topic_of_a_pattern_is_shared(stage: Stage) -> None:
-    """Members see it in their metadata; two of them subscribe by pattern."""
+    """Members see it in their metadata; two subscribe by pattern."""
     await stage.fill([1, 1], stage.name("logs-a"))
     async with (
         stage.consumer(metadata_max_age_ms=50) as a,
@@ -48,14 +48,14 @@ async def test_a_new_topic_of_a_pattern_is_shared(stage: Stage) -> None:
         def have_seen_both() -> bool:
             return a.subscription() == both == b.subscription()
 
-        # What the first one to see it joins with is shared once before that.
+        # The first member to see it rejoins, and the group assigns once before that.
         await poll_until(lambda: have_seen_both() and is_shared(4, a, b), a, b)
 
 
 async def test_a_rebalance_that_the_application_wants(
     stage: Stage, sent: SentRequests
 ) -> None:
-    """It makes another generation; the broker hears why."""
+    """It starts another generation; the broker gets the reason."""
     await stage.fill([1])
     async with stage.member() as reader:
         await poll_until(lambda: shares(reader) == [1], reader)
@@ -70,7 +70,7 @@ async def test_a_rebalance_that_the_application_wants(
 
 
 async def test_a_consumer_tells_its_membership(stage: Stage) -> None:
-    """Group, generation and ids are those that the broker has; none before."""
+    """Group, generation and ids as in the broker; none before."""
     await stage.fill([1, 1])
     reader = stage.member(group_instance_id="one")
     with pytest.raises(ClosedError):

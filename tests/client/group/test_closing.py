@@ -1,4 +1,4 @@
-"""How a membership ends: it always does, within its time, with nothing left over."""
+"""The end of a membership: always in time, with nothing left over."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ request may take."""
 
 
 async def test_close_returns_in_time_whatever_a_listener_does(stage: Stage) -> None:
-    """A callback that hangs is given up."""
+    """A callback that hangs is cancelled."""
     await stage.fill([1])
     listener = Recorder()
 
@@ -31,7 +31,7 @@ async def test_close_returns_in_time_whatever_a_listener_does(stage: Stage) -> N
 
     listener.inside = hang
     before = asyncio.all_tasks()
-    # A commit comes before the listener's turn, and may take all of so little time.
+    # A commit comes before the listener, and may use up the short time.
     reader = stage.consumer(enable_auto_commit=False)
     await reader.start()
     reader.subscribe([stage.topic], listener=listener)
@@ -43,13 +43,13 @@ async def test_close_returns_in_time_whatever_a_listener_does(stage: Stage) -> N
 
 
 async def test_cancelled_at_every_await(stage: Stage) -> None:
-    """A consumer's whole life, cancelled anywhere: nothing runs on, nothing is lost."""
+    """A consumer's whole life, cancelled at each await: no task or record is lost."""
     await stage.fill([3])
     before = asyncio.all_tasks()
     groups = itertools.count()
 
     async def life() -> None:
-        # Each in a group of its own: nobody waits for those that were cut short.
+        # Each in a separate group, so that none waits for cancelled ones.
         group = stage.name(f"g{next(groups)}")
         async with stage.member(group_id=group) as a:
             record = await a.getone()

@@ -1,4 +1,4 @@
-"""Offsets through rebalances: nothing goes back, nothing is read twice."""
+"""Offsets during rebalances: none goes back, no record is read twice."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from tests.client.stage import (
     poll_until,
     shares,
     take,
+    text,
 )
 
 from kohort.client import Consumer, OffsetAndMetadata, TopicPartition
 
 BEFORE = 20
-"""So many commits nobody waits for before the partitions go."""
+"""Asynchronous commits before the partitions are revoked."""
 
 
 def committed(sent: SentRequests, stage: Stage, place: TopicPartition) -> list[int]:
-    """The offsets of a partition, as the broker took them in order."""
+    """The committed offsets of a partition, in the broker's order."""
     return [
         row.committed_offset
         for each in sent.answered("OffsetCommit", stage.group)
@@ -38,7 +39,7 @@ def committed(sent: SentRequests, stage: Stage, place: TopicPartition) -> list[i
 async def test_a_commit_on_revocation_comes_last(
     stage: Stage, sent: SentRequests, strategy: str
 ) -> None:
-    """The double-commit hazard: many are in line when the callback waits for one."""
+    """The double-commit hazard: many are queued when the callback awaits one."""
     await stage.fill([100, 100])
     settings = {
         "partition_assignment_strategy": strategy,
@@ -72,7 +73,7 @@ async def test_a_commit_on_revocation_comes_last(
 
 
 async def test_auto_commit_before_partitions_go(stage: Stage) -> None:
-    """Whoever gets them goes on where the other has stopped."""
+    """The next owner continues where the previous one stopped."""
     await stage.fill([50] * 4, batch=5)
     seen: Counter[str] = Counter()
     async with stage.member(max_poll_records=7) as a:
@@ -84,7 +85,7 @@ async def test_auto_commit_before_partitions_go(stage: Stage) -> None:
                 while len(seen) < 200:
                     found = await reader.getmany(timeout_ms=20)
                     rows = [r for some in found.values() for r in some]
-                    seen.update(r.value.decode() for r in rows)
+                    seen.update(map(text, rows))
 
             async with asyncio.timeout(PATIENCE):
                 await asyncio.gather(read(a), read(b))
@@ -94,7 +95,7 @@ async def test_auto_commit_before_partitions_go(stage: Stage) -> None:
 async def test_close_commits_the_final_offsets(
     stage: Stage, sent: SentRequests
 ) -> None:
-    """Of what was given out, not of what was fetched; before the member leaves."""
+    """Auto-commit covers returned records, not fetched ones; before it leaves."""
     await stage.fill([10])
     async with stage.member(auto_commit_interval_ms=600_000) as a:
         async with asyncio.timeout(PATIENCE):
@@ -115,7 +116,7 @@ async def test_close_commits_the_final_offsets(
 async def test_without_auto_commit_close_commits_nothing(
     stage: Stage, sent: SentRequests
 ) -> None:
-    """What the application has not committed is read again."""
+    """Uncommitted records are read again."""
     await stage.fill([3])
     for _ in range(2):
         async with stage.member(enable_auto_commit=False) as a:

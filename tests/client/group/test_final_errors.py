@@ -1,4 +1,4 @@
-"""Errors that end a membership for good: a full group, and a fenced instance id."""
+"""Errors that end a membership: a full group, and a fenced instance id."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
 
 FULL = {ErrorCode.GROUP_MAX_SIZE_REACHED, KIP_389_GROUP_MAX_SIZE_REACHED}
 HEARTBEATS = 20
-"""So long the scene waits for what must not come."""
+"""Heartbeats after which no second JoinGroup is expected any more."""
 
 
 def refusals(sent: SentRequests, stage: Stage) -> int:
-    """How many joins the group has refused because it is full."""
+    """Number of joins refused because the group is full."""
     answered = sent.answered("JoinGroup", stage.group)
     return sum(each.response.error_code in FULL for each in answered)
 
 
 async def test_a_full_group_ends_the_consumer(small: Stage, sent: SentRequests) -> None:
-    """KIP-389's text, no retry, no task left; the others work on."""
+    """KIP-389's text, no retry, no task left; the others continue."""
     await small.fill([2, 2])
     async with small.member() as a, small.member() as b:
         await poll_until(lambda: is_shared(2, a, b), a, b)
@@ -69,7 +69,7 @@ async def test_a_full_group_ends_the_consumer(small: Stage, sent: SentRequests) 
 async def test_a_second_process_of_an_instance_id_fences_the_first(
     stage: Stage, sent: SentRequests
 ) -> None:
-    """FencedInstanceError comes out of each poll; its partitions are lost."""
+    """Each poll raises FencedInstanceError; the partitions are lost."""
     await stage.fill([1])
     listener = Recorder()
     async with stage.consumer(group_instance_id="i") as a:

@@ -1,4 +1,4 @@
-"""A few, or 200, consumers of one group in one process, and what they read."""
+"""A few, or 200, consumers of one group in one process, and their records."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from kohort.client.producer import Producer
 
 
 class Crowd:
-    """The members of a group, what they own, and what they have read.
+    """The members of a group, their partitions, and the records they have read.
 
     Attributes:
-        owners: who has been assigned each partition, and has not given it back.
+        owners: the current owner of each partition.
         seen: how often each record was read.
     """
 
@@ -44,7 +44,7 @@ class Crowd:
         self.changed = asyncio.Event()
 
     async def join(self, count: int, **settings: int) -> list[Reading]:
-        """So many new members, all at once."""
+        """Starts this many new members at once."""
         new = [
             Reading(self, self.stage.consumer(**self.settings, **settings))
             for _ in range(count)
@@ -54,12 +54,12 @@ class Crowd:
         return new
 
     async def leave(self, members: list[Reading]) -> None:
-        """They close, as applications do."""
+        """Closes members, as applications do."""
         self.members = [each for each in self.members if each not in members]
         await asyncio.gather(*(member.leave() for member in members))
 
     async def crash(self, members: list[Reading]) -> None:
-        """They are gone without a word; the session timeout tells the group."""
+        """Crashes members; the group waits for their session timeout."""
         self.members = [each for each in self.members if each not in members]
         await asyncio.gather(*(member.crash() for member in members))
         for place in [p for p, owner in self.owners.items() if owner in members]:
@@ -78,7 +78,7 @@ class Crowd:
         await self._until(shared)
 
     async def has_seen(self, count: int) -> None:
-        """Returns when so many records were read."""
+        """Returns when this many records were read."""
         await self._until(lambda: len(self.seen) >= count)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
@@ -91,11 +91,11 @@ class Crowd:
             )
             change.cancel()
             for task in done - {change}:
-                task.result()  # no reader ends by itself: this raises
+                task.result()  # a reader only ends with an error, which this raises
 
 
 class Reading(ConsumerRebalanceListener):
-    """One member: reads, and commits what it has read, until it is stopped."""
+    """One member: reads, and commits the records it has read, until stopped."""
 
     def __init__(self, crowd: Crowd, reader: Consumer) -> None:
         self.crowd = crowd
@@ -109,12 +109,12 @@ class Reading(ConsumerRebalanceListener):
         self.task = asyncio.create_task(self._read())
 
     async def leave(self) -> None:
-        """Stops to read, and leaves."""
+        """Stops reading, and leaves."""
         await self._stop()
         await self.reader.close()
 
     async def crash(self) -> None:
-        """Stops in the middle of whatever it does; nobody is told."""
+        """Stops immediately, without LeaveGroup."""
         await self._stop()
         await self.reader.close(0)
 
@@ -127,30 +127,32 @@ class Reading(ConsumerRebalanceListener):
         crowd = self.crowd
         while True:
             found = await self.reader.getmany(timeout_ms=1_000)
-            crowd.seen.update(r.value for rows in found.values() for r in rows)
+            crowd.seen.update(
+                r.value for rows in found.values() for r in rows if r.value is not None
+            )
             crowd.changed.set()
             if found:
-                # Where it fails, whoever has the partitions reads them again.
+                # If it fails, the next owner of the partitions reads them again.
                 with contextlib.suppress(CommitFailedError, RebalanceInProgressError):
                     await self.reader.commit()
 
     async def on_partitions_assigned(
         self, assigned: AbstractSet[TopicPartition]
     ) -> None:
-        """Nobody else has them, in the order of events of this process."""
+        """Takes partitions; no other consumer of this process may own them."""
         owners = self.crowd.owners
         assert not assigned & owners.keys(), "a partition has two owners"
         owners.update(dict.fromkeys(assigned, self))
         self.crowd.changed.set()
 
     async def on_partitions_revoked(self, revoked: AbstractSet[TopicPartition]) -> None:
-        """Others may have them from now on."""
+        """Releases partitions for other members."""
         for place in revoked:
             assert self.crowd.owners.pop(place) is self
 
 
 async def produce(stage: Stage, first: int, count: int, partitions: int) -> None:
-    """Records first .. first + count - 1, spread over the partitions."""
+    """Produces records first .. first + count - 1, on all partitions."""
     async with Producer(bootstrap_servers=stage.bootstrap_servers) as producer:
         sent = [
             await producer.send(stage.topic, b"%d" % n, partition=n % partitions)
@@ -200,7 +202,7 @@ async def play(stage: Stage, strategy: str, many: int) -> None:
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 async def test_1200_records_through_rebalances(stage: Stage, strategy: str) -> None:
-    """Whatever four members do, each record is read, and all is committed."""
+    """With four members, each record is read, and all are committed."""
     await play(stage, strategy, 4)
 
 

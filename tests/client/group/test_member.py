@@ -20,7 +20,7 @@ ASSIGNED, REVOKED, LOST = CallKind.ASSIGNED, CallKind.REVOKED, CallKind.LOST
 
 
 def kinds(client: Client) -> list[CallKind]:
-    """What a listener was called with, in order."""
+    """The calls of a listener, in order."""
     return [kind for kind, _ in client.calls]
 
 
@@ -33,7 +33,7 @@ def partitions(*numbers: int) -> list[tuple[str, int]]:
 
 
 def test_first_join_comes_with_no_id_and_the_second_with_the_one_given() -> None:
-    """KIP-394: the same join again, with the id of the answer."""
+    """KIP-394: the same join again, with the id of the response."""
     (a,) = World().group("a")
     first, second = a.of_kind("JoinGroup")
     assert (first.member_id, second.member_id) == ("", "a-1")
@@ -42,7 +42,7 @@ def test_first_join_comes_with_no_id_and_the_second_with_the_one_given() -> None
 
 
 def test_eager_members_give_up_everything_before_they_join() -> None:
-    """Nobody owns anything while JoinGroup is under way."""
+    """No member owns a partition while its JoinGroup is pending."""
     world = World()
     a, _ = world.group("a", "b", protocols=[EAGER])
     owned = [row for _, row in a.calls][-1]
@@ -54,7 +54,7 @@ def test_eager_members_give_up_everything_before_they_join() -> None:
 
 
 def test_cooperative_members_give_up_what_moves_and_join_again() -> None:
-    """KIP-429: revoke, take, rejoin; who gets it waits for the second rebalance."""
+    """KIP-429: revoke, sync, rejoin; the new owner waits for the second rebalance."""
     world = World()
     (a,) = world.group("a")
     b = world.joined("b", ms=3_000)
@@ -73,7 +73,7 @@ def test_cooperative_members_give_up_what_moves_and_join_again() -> None:
 
 
 def test_one_eager_protocol_makes_a_member_eager() -> None:
-    """Who offers both is on its way: it gives up everything, whatever is chosen."""
+    """A member that offers both revokes everything, whichever is chosen."""
     world = World()
     a, b = world.group("a", "b", protocols=[COOPERATIVE, EAGER])
     assert a.member.protocol_name == COOPERATIVE
@@ -84,10 +84,10 @@ def test_one_eager_protocol_makes_a_member_eager() -> None:
 
 
 def test_from_eager_to_cooperative_in_two_steps() -> None:
-    """First everybody offers both, then only the new one (KIP-429).
+    """First all members offer both, then only the new one (KIP-429).
 
-    After the first step all is still given up when a third member joins, after the
-    second only what moves.
+    When a third member joins after the first step, members still revoke everything;
+    after the second step, only the partitions that move.
     """
     world = World()
     both, new = (COOPERATIVE, EAGER), (COOPERATIVE,)
@@ -112,7 +112,7 @@ def test_from_eager_to_cooperative_in_two_steps() -> None:
 
 
 def test_an_assignment_is_not_taken_before_what_is_lost_by_it_is_given_up() -> None:
-    """While the revoked callback runs nothing new is owned, and nobody joins."""
+    """While the revoked callback runs, nothing new is owned and no one rejoins."""
     world = World()
     a, _ = world.group("a", "b")
     a.listener_ms = 3_000
@@ -148,7 +148,7 @@ def test_the_leader_assigns_again_when_partitions_are_added() -> None:
 
 
 def test_the_leader_watches_topics_of_others() -> None:
-    """It need not subscribe to a topic itself to notice that it has grown."""
+    """It notices new partitions of topics that it does not subscribe to."""
     world = World()
     (a,) = world.group("a")
     b = world.client("b")
@@ -163,7 +163,7 @@ def test_the_leader_watches_topics_of_others() -> None:
 
 
 def test_a_partition_that_comes_while_the_leader_assigns_is_not_missed() -> None:
-    """What is heard during the assignment counts after it."""
+    """Metadata that comes during the assignment is compared after it."""
     world = World()
     a = world.client("a")
     a.assigning_ms = 1_000
@@ -171,7 +171,7 @@ def test_a_partition_that_comes_while_the_leader_assigns_is_not_missed() -> None
     world.run(500)
     late = world.partitions
     world.set_partitions(t=8)
-    world.partitions = late | {"t": 6}  # what it assigns by is older
+    world.partitions = late | {"t": 6}  # the assignment uses older metadata
     world.run(700)
     world.partitions = late | {"t": 8}
     world.run(5_000)
@@ -197,7 +197,7 @@ def test_an_assignor_that_fails_ends_the_member_that_leads() -> None:
 
 
 def test_a_static_leader_that_returns_need_not_assign() -> None:
-    """KIP-814: it syncs with nothing, and watches the group's topics."""
+    """KIP-814: it syncs without assignments, and watches the group's topics."""
     world = World()
     a = world.client("a", instance="i-a")
     b = world.client("b", instance="i-b")
@@ -221,11 +221,11 @@ def test_a_static_leader_that_returns_need_not_assign() -> None:
     assert sum(len(c.member.owned) for c in (again, b)) == 7
 
 
-# -- membership that is lost
+# -- lost memberships
 
 
 def test_a_member_that_hears_nothing_loses_its_partitions_with_its_session() -> None:
-    """It counts from its last heartbeat that was answered, so never too late."""
+    """Counted from its last answered heartbeat, so never too late."""
     world = World()
     a, _ = world.group("a", "b")
     world.is_down = True
@@ -240,7 +240,7 @@ def test_a_member_that_hears_nothing_loses_its_partitions_with_its_session() -> 
 
 
 def test_a_removed_member_joins_as_a_new_one() -> None:
-    """UNKNOWN_MEMBER_ID: what it owned is lost, and so is its id."""
+    """UNKNOWN_MEMBER_ID: its partitions are lost, and so is its id."""
     world = World()
     a, _ = world.group("a", "b")
     world.is_strict = False
@@ -254,7 +254,7 @@ def test_a_removed_member_joins_as_a_new_one() -> None:
 
 
 def test_partitions_that_are_being_revoked_are_not_lost_as_well() -> None:
-    """A removed member loses the others, and takes no assignment from before."""
+    """A removed member loses the others, and ignores its earlier assignment."""
     world = World()
     a, _ = world.group("a", "b")
     world.is_strict = False
@@ -276,7 +276,7 @@ def test_partitions_that_are_being_revoked_are_not_lost_as_well() -> None:
 
 
 def test_a_fenced_member_ends() -> None:
-    """FENCED_INSTANCE_ID: somebody else has its instance id, it does not come back."""
+    """FENCED_INSTANCE_ID: another process has its instance id; it does not rejoin."""
     world = World()
     a = world.joined("a", instance="i-a")
     world.joined("b", instance="i-a")
@@ -303,7 +303,7 @@ def test_who_does_not_fit_in_is_told_and_the_others_work_on() -> None:
 
 @pytest.mark.parametrize("how", ["move", "restart"])
 def test_the_coordinator_goes_and_the_membership_stays(how: str) -> None:
-    """NOT_COORDINATOR and broken connections: look again, keep id and partitions."""
+    """NOT_COORDINATOR and broken connections: look up, keep id and partitions."""
     world = World()
     a, b = world.group("a", "b")
     ids = [c.member.member_id for c in (a, b)]
@@ -319,7 +319,7 @@ def test_the_coordinator_goes_and_the_membership_stays(how: str) -> None:
 
 
 def test_a_join_that_waits_is_sent_again_to_the_next_coordinator() -> None:
-    """The move answers it with NOT_COORDINATOR; the id and the partitions stay."""
+    """The move answers it with NOT_COORDINATOR; id and partitions stay."""
     world = World()
     a, b = world.group("a", "b")
     b.listener_ms = 5_000
@@ -341,7 +341,7 @@ def test_a_join_that_waits_is_sent_again_to_the_next_coordinator() -> None:
 
 
 def test_who_does_not_poll_leaves_and_says_so() -> None:
-    """KIP-62: the group hears the reason; the next poll joins again."""
+    """KIP-62: the group gets the reason; the next poll joins again."""
     world = World()
     a, b = world.group("a", "b")
     a.stall()
@@ -362,7 +362,7 @@ def test_who_does_not_poll_leaves_and_says_so() -> None:
 
 
 def test_a_static_member_that_does_not_poll_falls_silent() -> None:
-    """KIP-345: no LeaveGroup; its place is kept until its session ends."""
+    """KIP-345: no LeaveGroup; it stays a member until its session ends."""
     world = World()
     a = world.joined("a", instance="i-a")
     a.stall()
@@ -388,7 +388,7 @@ def test_an_application_that_wants_a_rebalance_says_why() -> None:
 
 
 def test_cooperative_members_keep_topics_they_still_want() -> None:
-    """A new subscription gives up what it no longer has before the join."""
+    """A new subscription revokes the dropped topics before the join."""
     world = World()
     world.set_partitions(u=2)
     a = world.client("a")
@@ -401,7 +401,7 @@ def test_cooperative_members_keep_topics_they_still_want() -> None:
 
 
 def test_unsubscribing_leaves_and_subscribing_joins_anew() -> None:
-    """In between the member owns nothing and has no id."""
+    """In between, the member owns nothing and has no id."""
     world = World()
     a, _ = world.group("a", "b")
     before = a.member.member_id
@@ -420,7 +420,7 @@ def test_unsubscribing_leaves_and_subscribing_joins_anew() -> None:
 
 
 def test_subscribing_before_the_leave_is_answered_joins_after_it() -> None:
-    """The order of what the application did is kept."""
+    """The application's calls keep their order."""
     world = World()
     world.latency_ms = 300
     (a,) = world.group("a")
@@ -446,7 +446,7 @@ def test_subscribing_before_the_leave_is_answered_joins_after_it() -> None:
     [(None, None, True), (None, False, False), ("i", None, False), ("i", True, True)],
 )
 def test_closing(instance: str | None, leaves: bool | None, is_told: bool) -> None:
-    """Dynamic members leave, static ones do not, unless they are told otherwise."""
+    """Dynamic members leave, static ones do not, unless `leaves` says otherwise."""
     world = World()
     a = world.joined("a", instance=instance)
     a.close(leaves=leaves)
@@ -460,7 +460,7 @@ def test_closing(instance: str | None, leaves: bool | None, is_told: bool) -> No
 
 
 def test_closing_while_a_join_waits() -> None:
-    """The join is given up, and the group does not wait for the member."""
+    """The join is cancelled, and the group does not wait for the member."""
     world = World(initial_rebalance_delay_ms=3_000)
     a = world.joined("a", ms=1_000)
     assert a.member.state is PREPARING_REBALANCE
@@ -471,7 +471,7 @@ def test_closing_while_a_join_waits() -> None:
 
 
 def test_closing_hands_back_an_id_that_is_on_its_way() -> None:
-    """KIP-394: or the group's next rebalance would wait for it."""
+    """KIP-394: otherwise the group's next rebalance would wait for it."""
     world = World()
     world.latency_ms = 200
     a = world.client("a")
@@ -483,7 +483,7 @@ def test_closing_hands_back_an_id_that_is_on_its_way() -> None:
 
 
 def test_closing_waits_for_the_callback_that_runs() -> None:
-    """Callbacks are never concurrent, and each partition is given back."""
+    """Callbacks are never concurrent, and each partition is revoked."""
     world = World()
     a = world.client("a")
     a.listener_ms = 1_000
@@ -499,7 +499,7 @@ def test_closing_waits_for_the_callback_that_runs() -> None:
 
 
 def test_nobody_answers_a_leave_and_the_session_ends_all_the_same() -> None:
-    """A broker that is away does not keep anybody."""
+    """An unreachable broker does not delay it."""
     world = World()
     (a,) = world.group("a")
     world.is_down = True

@@ -1,4 +1,4 @@
-"""A member and its signs of life: standstills, lost answers, slow listeners."""
+"""A member's timeouts: suspended processes, lost responses, slow listeners."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def joined(rows: Sequence[JoinGroupResponseMember] = ()) -> JoinGroupResponse:
 
 
 class Alone:
-    """A session that is told everything by hand; requests are kept by their API."""
+    """A member with scripted events; requests are kept by their API."""
 
     def __init__(self) -> None:
         self.member = Member(CONFIG)
@@ -81,7 +81,7 @@ class Alone:
         self.effects: list[Effect] = []
 
     def submit(self, event: Event, now: float) -> None:
-        """Hands over an event."""
+        """Submits an event."""
         effects = handle(self.member, event, now)
         self.effects += effects
         for effect in effects:
@@ -111,14 +111,14 @@ class Alone:
         self.submit(Expired("heartbeat"), now)
 
     def kinds(self) -> list[CallKind]:
-        """What its listener was called for."""
+        """The calls of its listener."""
         return [call.kind for call in self.calls]
 
 
 def times_to_learn(interval_ms: int) -> list[float]:
-    """How long a member does not know that another one joins, by its interval.
+    """Delays until a member learns that another one joins, by its interval.
 
-    The other one comes at ten moments of the time between two heartbeats.
+    The other one joins at ten moments between two heartbeats.
     """
     step_ms = interval_ms / 100
     shares = []
@@ -138,7 +138,7 @@ def times_to_learn(interval_ms: int) -> list[float]:
 
 
 def test_what_a_member_learns_of_a_rebalance_comes_by_its_heartbeats() -> None:
-    """So the time until it does follows heartbeat.interval.ms."""
+    """So the delay depends on heartbeat.interval.ms."""
     for interval_ms in (100, 1_000, 3_000):
         shares = times_to_learn(interval_ms)
         assert 0.85 <= max(shares) <= 1.05, "at most from one heartbeat to the next"
@@ -147,7 +147,7 @@ def test_what_a_member_learns_of_a_rebalance_comes_by_its_heartbeats() -> None:
 
 
 def test_an_answer_that_came_while_the_process_stood_still_counts() -> None:
-    """The timer of the session is seen first; the answer is read a moment later."""
+    """The session timer fires first; the response is read a moment later."""
     alone = Alone()
     alone.join(0.0)
     alone.submit(Expired("session"), SESSION_S + 20)
@@ -160,7 +160,7 @@ def test_an_answer_that_came_while_the_process_stood_still_counts() -> None:
 
 
 def test_who_stood_still_asks_whether_it_was_missed() -> None:
-    """It sends a heartbeat at once; the broker says that the member is unknown."""
+    """It sends a heartbeat at once; the broker answers UNKNOWN_MEMBER_ID."""
     alone = Alone()
     alone.join(0.0)
     alone.answer(HeartbeatResponse(), 0.1)
@@ -171,7 +171,7 @@ def test_who_stood_still_asks_whether_it_was_missed() -> None:
 
 
 def test_who_stood_still_and_hears_nothing_waits_no_longer_than_a_heartbeat() -> None:
-    """Then the partitions are lost all the same; there is no second grace."""
+    """Then the partitions are lost anyway; there is no second grace period."""
     alone = Alone()
     alone.join(0.0)
     alone.submit(Expired("session"), 500.0)
@@ -181,7 +181,7 @@ def test_who_stood_still_and_hears_nothing_waits_no_longer_than_a_heartbeat() ->
 
 
 def test_a_session_that_ends_on_time_has_no_grace() -> None:
-    """The process was there all the time: nobody has answered."""
+    """The process was running all the time; the broker did not respond."""
     alone = Alone()
     alone.join(0.0)
     alone.submit(Expired("session"), alone.timers["session"])
@@ -201,7 +201,7 @@ def test_the_first_join_says_that_there_was_no_generation() -> None:
 
 
 def test_a_lost_answer_to_a_heartbeat_does_not_cost_the_session() -> None:
-    """It is given up in time for another one, on another connection."""
+    """It times out early enough for another one, on another connection."""
     alone = Alone()
     alone.join(0.0)
     send = alone.sent["Heartbeat"]
@@ -217,7 +217,7 @@ def test_a_lost_answer_to_a_heartbeat_does_not_cost_the_session() -> None:
 
 
 def test_a_join_that_has_waited_is_a_sign_of_life_until_its_connection_breaks() -> None:
-    """Others take their time to join, then the coordinator's node goes: no loss."""
+    """Others join late, then the coordinator's node stops: nothing is lost."""
     alone = Alone()
     alone.join(0.0)
     alone.answer(HeartbeatResponse(), 0.1)
@@ -230,7 +230,7 @@ def test_a_join_that_has_waited_is_a_sign_of_life_until_its_connection_breaks() 
     assert alone.timers["session"] >= now
     alone.submit(Expired("session"), now + 1)
     assert alone.kinds() == [ASSIGNED]
-    # The next ones find nobody: from then on time counts.
+    # Later attempts find no broker: from then on, time counts.
     alone.submit(Expired("retry"), now + 2)
     alone.submit(Failed(alone.sent["JoinGroup"].token, OSError("refused")), now + 2)
     alone.submit(Expired("session"), now + SESSION_S)
@@ -241,12 +241,12 @@ def test_a_join_that_has_waited_is_a_sign_of_life_until_its_connection_breaks() 
 
 
 def leaves(client: Client) -> list[str | None]:
-    """The reasons that it has left for."""
+    """The reasons of its LeaveGroups."""
     return [request.members[0].reason for request in client.of_kind("LeaveGroup")]
 
 
 def test_a_listener_that_hangs_ends_the_membership() -> None:
-    """KIP-62: heartbeats alone would keep its partitions from everybody for ever."""
+    """KIP-62: heartbeats alone would keep its partitions forever."""
     world = World()
     a, b = world.group("a", "b")
     world.is_strict = False  # its listener outlasts the membership
@@ -267,7 +267,7 @@ def test_a_listener_that_hangs_ends_the_membership() -> None:
 
 
 def test_a_listener_that_outlasts_its_poll_has_the_time_of_both() -> None:
-    """The poll is given up while it runs, and begun again: time starts anew."""
+    """The poll is cancelled while it runs, and another begins: time starts anew."""
     world = World()
     a, _ = world.group("a", "b")
     a.listener_ms = 50_000
@@ -284,7 +284,7 @@ def test_a_listener_that_outlasts_its_poll_has_the_time_of_both() -> None:
 
 
 def test_max_poll_interval_counts_from_a_subscription_without_a_poll() -> None:
-    """The application has to poll in time for the first time, too."""
+    """The first poll has to be in time, too."""
     alone = Alone()
     alone.submit(Subscribed(["t"]), 1.0)
     assert alone.timers["poll"] == 1.0 + POLL_INTERVAL_S
@@ -295,7 +295,7 @@ def test_max_poll_interval_counts_from_a_subscription_without_a_poll() -> None:
 
 
 def test_a_poll_timer_that_fires_during_a_poll_is_armed_again_after_it() -> None:
-    """The next pause of the application is limited as the first one was."""
+    """The next pause of the application has the same limit."""
     alone = Alone()
     alone.join(0.0)
     alone.submit(Expired("poll"), alone.timers.pop("poll"))
@@ -307,7 +307,7 @@ def test_a_poll_timer_that_fires_during_a_poll_is_armed_again_after_it() -> None
 
 
 def test_max_poll_interval_does_not_count_for_a_consumer_without_topics() -> None:
-    """One that closes, or has unsubscribed, has left, or is about to."""
+    """One that is closed or unsubscribed has left, or is about to leave."""
     for event in (Closed(), Unsubscribed()):
         alone = Alone()
         alone.join(0.0)
@@ -335,7 +335,7 @@ def test_max_poll_interval_does_not_count_for_a_consumer_without_topics() -> Non
 def test_a_refused_commit_is_heard_before_the_next_heartbeat(
     code: ErrorCode, kinds: list[CallKind], state: MemberState, joins_as: str | None
 ) -> None:
-    """The member joins again, without an id or with it, or ends (KIP-345)."""
+    """The member rejoins, with or without an id, or ends (KIP-345)."""
     alone = Alone()
     alone.join(0.0)
     alone.submit(CommitRefused(0, ErrorCode.ILLEGAL_GENERATION), 1.0)
@@ -358,7 +358,7 @@ def test_a_refused_commit_is_heard_before_the_next_heartbeat(
 def test_a_refused_sync_joins_again(
     code: ErrorCode, waits: bool, joins_as: str
 ) -> None:
-    """After a pause if the coordinator has moved, which is looked up then."""
+    """After a back-off if the coordinator has moved, which is then looked up."""
     alone = Alone()
     alone.submit(Subscribed(["t"]), 0.0)
     alone.answer(joined(), 0.0)
@@ -375,7 +375,7 @@ def test_a_refused_sync_joins_again(
     [77, ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL],
 )
 def test_a_refused_join_is_final(code: int) -> None:
-    """A full group has two numbers (KIP-389); there is no second try."""
+    """A full group has two error codes (KIP-389); neither is retried."""
     alone = Alone()
     alone.submit(Subscribed(["t"]), 0.0)
     alone.answer(JoinGroupResponse(error_code=code), 1.0)
@@ -387,7 +387,7 @@ def test_a_refused_join_is_final(code: int) -> None:
 
 
 def test_answers_to_requests_that_nobody_waits_for_change_nothing() -> None:
-    """Tokens of the past, and of nobody."""
+    """Tokens of the past, and unknown ones."""
     alone = Alone()
     alone.submit(Subscribed(["t"]), 0.0)
     alone.effects.clear()
@@ -399,7 +399,7 @@ def test_answers_to_requests_that_nobody_waits_for_change_nothing() -> None:
 
 
 def test_a_broker_that_keeps_asking_for_the_id_is_not_asked_without_a_pause() -> None:
-    """After the second MEMBER_ID_REQUIRED there is some time in between."""
+    """After the second MEMBER_ID_REQUIRED there is a back-off."""
     alone = Alone()
     alone.submit(Subscribed(["t"]), 0.0)
     for _ in range(2):
@@ -427,7 +427,7 @@ def test_a_member_whose_metadata_cannot_be_read_gets_nothing() -> None:
 
 
 def test_the_leader_watches_topics_of_others_when_it_subscribes_again() -> None:
-    """Before it leads it watches its own."""
+    """Before that it watches its own."""
     alone = Alone()
     alone.submit(Subscribed(["t"]), 0.0)
     assert alone.member.topics == {"t"}
@@ -438,7 +438,7 @@ def test_the_leader_watches_topics_of_others_when_it_subscribes_again() -> None:
 
 
 def test_an_assignment_that_cannot_be_read_ends_the_member() -> None:
-    """It leaves, and the error is SyncGroup's."""
+    """The member leaves; the error names SyncGroup."""
     alone = Alone()
     alone.submit(Subscribed(["t"]), 0.0)
     alone.answer(joined(), 0.0)

@@ -1,10 +1,10 @@
-"""Whatever happens, and in whatever order, some things hold for members, too.
+"""Invariants of members, under random sequences of events.
 
-`World` checks after every event that no partition has two owners, and that a
-listener is called by turns, and never with what it cannot know of. Here
-processes come, go and crash, the network loses messages, and the coordinator
-restarts. When that is over, a group settles: its members agree, and each
-partition has an owner. In the end every session ends.
+`World` checks after every event that no partition has two owners, and that calls of a
+listener are in order and about partitions that it knows. Here processes start, stop
+and crash, the network loses messages, and the coordinator restarts. Afterwards the
+group settles: its members agree, and each partition has an owner. At the end every
+membership ends.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ MODES: dict[str, list[tuple[str, ...]]] = {
     "first step": [(EAGER,), (COOPERATIVE, EAGER)],
     "second step": [(COOPERATIVE, EAGER), (COOPERATIVE,)],
 }
-"""What members offer: also on the way from eager to cooperative."""
+"""The assignors of members, also during a migration to cooperative."""
 
 MOST = 6
-FACTOR = 16 if settings().max_examples > 50 else 8
-"""More sequences than other tests have examples: 1,200 in the profile "ci"."""
+FACTOR = 8 if settings().max_examples >= 50 else 2
+"""More sequences than other tests have examples: 600 in the profile "ci". A sequence
+takes a quarter of a second."""
 
 CALM_MS = 420_000
-"""By then whoever has crashed is forgotten, a new member's first join included."""
+"""By then crashed members have expired, a new member's first join included."""
 QUIET_MS = 40_000
-"""No rebalance in this time, and nobody in the group who is gone: it has settled. It is
-longer than any session, any request and the time between two polls."""
+"""A group without a rebalance for this time, and without crashed members, has settled.
+It is longer than any session, any request and the time between two polls."""
 
 TOPICS: list[list[str]] = [["t"], ["t", "u"], ["t"], ["u"], []]
 INSTANCES: list[str | None] = [None, None, None, "i-0", "i-1"]
@@ -43,7 +44,7 @@ INSTANCES: list[str | None] = [None, None, None, "i-0", "i-1"]
 class Storm:
     """Members, their network, and a coordinator that restarts.
 
-    An action takes two numbers: whom it is about, and some choice.
+    An action takes two numbers: one chooses the member, the other a variant.
     """
 
     def __init__(self, seed: int, mode: str, delay_ms: int, latency_ms: int) -> None:
@@ -67,7 +68,7 @@ class Storm:
         }
 
     def living(self) -> list[Client]:
-        """Who is there."""
+        """The running processes."""
         return [c for c in self.world.clients if not c.is_dead and not c.has_ended]
 
     def one(self, which: int) -> Client:
@@ -78,7 +79,7 @@ class Storm:
         return living[which % len(living)]
 
     def start(self, which: int, choice: int) -> None:
-        """A process starts; perhaps it takes the place of another one."""
+        """Starts a process, perhaps in place of another one."""
         if len(self.living()) < MOST:
             self.started += 1
             client = self.world.client(
@@ -89,62 +90,62 @@ class Storm:
             client.subscribe(*TOPICS[choice % len(TOPICS)])
 
     def end(self, which: int, choice: int) -> None:
-        """A process is gone, or an application closes its consumer."""
+        """Crashes a process, or closes a consumer."""
         if choice % 3 == 0:
             self.one(which).crash()
         else:
             self.one(which).close(leaves=[None, None, True, False][choice % 4])
 
     def resubscribe(self, which: int, choice: int) -> None:
-        """An application wants something else, or nothing."""
+        """Changes a subscription, perhaps to nothing."""
         if choice % 4 == 0:
             self.one(which).submit(Unsubscribed())
         else:
             self.one(which).subscribe(*TOPICS[choice % len(TOPICS)])
 
     def slow_down(self, which: int, choice: int) -> None:
-        """A listener and an assignor take their time."""
+        """Delays a listener and an assignor."""
         client = self.one(which)
         client.listener_ms = client.assigning_ms = [0, 20, 400][choice % 3]
 
     def stall(self, which: int, choice: int) -> None:
-        """An application does not poll any more, or only for some time."""
+        """Stops an application's polls, or pauses them."""
         client = self.one(which)
         client.stall()
         if choice % 2:
             self.world.after(choice * 700, client.poll)
 
     def enforce(self, which: int, _: int) -> None:
-        """An application wants a rebalance."""
-        self.one(which).submit(RebalanceEnforced("somebody wants one"))
+        """Asks for a rebalance."""
+        self.one(which).submit(RebalanceEnforced("the application asked for it"))
 
     def repartition(self, which: int, choice: int) -> None:
-        """A topic comes, grows, or goes."""
+        """Creates, grows or deletes a topic."""
         self.world.set_partitions(**{"tu"[which % 2]: choice % 8})
 
     def network(self, which: int, choice: int) -> None:
-        """Connections break from now on, or do so no more."""
+        """Breaks connections from now on, or stops doing so."""
         self.world.is_down = which % 5 == 0
         self.world.loss = [0.0, 0.1, 0.5][choice % 3]
 
     def cut_off(self, which: int, choice: int) -> None:
-        """One process is behind a wall; others take its place meanwhile."""
+        """Partitions one process from the network; another may take its place."""
         client = self.one(which)
         client.is_cut_off = choice % 3 > 0
 
     def coordinator(self, which: int, _: int) -> None:
-        """It starts again on its log, or moves: then who waited is told."""
+        """Restarts the coordinator, or moves it: pending requests are answered."""
         if which % 2:
             self.world.restart()
         else:
             self.world.context.move()
 
     def run(self, _: int, choice: int) -> None:
-        """Time passes."""
+        """Advances the time."""
         self.world.run([100, 600, 3_000, 3_000, 12_000, 40_000][choice % 6])
 
     def settle(self) -> None:
-        """Time passes until nothing happens any more but heartbeats."""
+        """Advances the time until only heartbeats are sent."""
         world = self.world
         for _ in range(CALM_MS // QUIET_MS):
             before = world.context.invariants.generations.get("g")
@@ -159,23 +160,23 @@ class Storm:
                 return
 
     def calm_down(self) -> None:
-        """It is over: the group settles, then everybody goes."""
+        """Ends the storm: the group settles, then all processes end."""
         world = self.world
         world.loss = 0.0
         world.is_down = False
         for client in self.living():
             client.is_cut_off = False
             client.poll()
-            # Whoever was not there to hear of a change does so now.
+            # Partitioned members learn of changes now.
             client.submit(MetadataChanged(world.partitions))
         self.settle()
         if any(c.member.config.group_instance_id for c in world.clients):
-            # As in Kafka, what a static member that returns has subscribed to,
-            # or has missed as the leader, counts from the next rebalance on.
+            # As in Kafka, the new subscription of a returning static member, and
+            # changes that it missed as the leader, count from the next rebalance.
             for client in self.living():
-                client.submit(RebalanceEnforced("for those who returned"))
+                client.submit(RebalanceEnforced("for returned members"))
             self.settle()
-        assert not [c for c in self.living() if c.failure], "who fails ends"
+        assert not [c for c in self.living() if c.failure], "failed members end"
         world.check_settled()
         for client in self.living():
             client.close()
@@ -186,7 +187,7 @@ class Storm:
 
 numbers = st.integers(0, 23)
 NAMES = sorted(Storm(0, "eager", 0, 0).actions)
-# Time passes, and processes start, more often than anything else happens.
+# More weight for passing time and starting processes.
 actions = st.sampled_from([*NAMES, "start", "run", "run", "run"])
 
 
@@ -205,7 +206,7 @@ def test_storm(
     latency_ms: int,
     script: Sequence[tuple[str, int, int]],
 ) -> None:
-    """After any storm a group settles, and its members' sessions end."""
+    """After any storm the group settles, and its members' sessions end."""
     storm = Storm(seed, mode, delay_ms, latency_ms)
     for name, which, choice in script:
         storm.actions[name](which, choice)

@@ -1,4 +1,4 @@
-"""Coordinators that come and go: on kohort only, which can be told to move one."""
+"""Coordinators that move or stop: on kohort only, which can move them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_DELAY = {"group.initial.rebalance.delay.ms": 0}
 
 
 async def test_the_coordinators_node_stops() -> None:
-    """Another one takes over; what was on the way is sent again."""
+    """Another node takes over; pending requests are sent again."""
     config = NO_DELAY | {"default.replication.factor": 3}
     async with Broker(config, nodes=3) as cluster:
         await fill(cluster, counts=[4, 4])

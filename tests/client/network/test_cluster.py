@@ -1,4 +1,4 @@
-"""Clusters: found, lost and found again; who is asked for what."""
+"""Clusters: bootstrap, routing, retries and metadata."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FOREVER_MS = 600_000
 
 
 class Naps:
-    """Sleeps that are over at once, and what happens in them."""
+    """Sleeps that end at once, and callbacks during them."""
 
     def __init__(self, *happenings: Callable[[], Any]) -> None:
         self.happenings = list(happenings)
@@ -71,7 +71,7 @@ def config(servers: str, **settings: Any) -> CommonConfig:
 
 @contextlib.asynccontextmanager
 async def connected(servers: str, **settings: Any) -> AsyncIterator[Cluster]:
-    """A cluster that is found."""
+    """A started cluster."""
     async with Cluster(config(servers, **settings), random=Random(1)) as cluster:
         yield cluster
 
@@ -87,10 +87,10 @@ async def served(nodes: int = 3) -> AsyncIterator[tuple[Broker, Cluster]]:
 
 
 async def heartbeat(cluster: Cluster, group: str = "g") -> None:
-    """Heartbeat of nobody, at the coordinator.
+    """Sends a heartbeat of an unknown member to the coordinator.
 
     Raises:
-        UnknownMemberError: from the one that is right.
+        UnknownMemberError: from the right coordinator.
     """
     request = HeartbeatRequest(group, 1, "m")
     node_id = await cluster.coordinator(group)
@@ -101,7 +101,7 @@ async def heartbeat(cluster: Cluster, group: str = "g") -> None:
 
 
 async def heartbeat_arrives(cluster: Cluster) -> str:
-    """Heartbeats until the right coordinator answers: its name."""
+    """Sends heartbeats until the right coordinator answers; returns its name."""
     with pytest.raises(UnknownMemberError) as caught:
         await cluster.retrying(
             cluster.deadline(FOREVER_MS), lambda: heartbeat(cluster, "g")
@@ -115,7 +115,7 @@ async def heartbeat_arrives(cluster: Cluster) -> str:
 
 @pytest.mark.parametrize("nodes", [1, 3])
 async def test_a_cluster_is_found(nodes: int) -> None:
-    """All nodes are known, and the bootstrap connection is that of its node."""
+    """All nodes are known, and the bootstrap connection is reused for its node."""
     async with served(nodes) as (broker, cluster):
         assert set(cluster.metadata.nodes) == set(broker.cluster.nodes)
         assert cluster.metadata.controller_id == 1
@@ -127,7 +127,7 @@ async def test_a_cluster_is_found(nodes: int) -> None:
 
 
 async def test_a_cluster_that_comes_later_is_found() -> None:
-    """No bootstrap server can be reached; then one can."""
+    """No bootstrap server is reachable at first; then one is."""
     async with FakeBroker() as gone:
         pass
     broker = Broker(port=gone.port)
@@ -143,7 +143,7 @@ async def test_a_cluster_that_comes_later_is_found() -> None:
 async def test_a_cluster_that_does_not_come_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Time is up: the error tells the last one, and nothing is left open."""
+    """After the time limit: the error has the last one, and nothing stays open."""
     async with FakeBroker() as gone:
         pass
     cluster = Cluster(config(gone.address))
@@ -158,7 +158,7 @@ async def test_a_cluster_that_does_not_come_is_given_up(
 
 
 async def test_start_and_close_can_be_cancelled_anywhere() -> None:
-    """No connection is left, and no task."""
+    """No connection and no task is left."""
     async with alone() as fake:
         before = asyncio.all_tasks()
         made: list[Cluster] = []
@@ -182,7 +182,7 @@ async def test_start_and_close_can_be_cancelled_anywhere() -> None:
 
 
 async def test_an_old_broker_is_spoken_to_in_its_versions() -> None:
-    """One that knows little more than ApiVersions: the oldest forms are used."""
+    """It supports little more than ApiVersions: the oldest versions are used."""
     versions = {
         "ApiVersions": (0, 0),
         "Metadata": (0, 1),
@@ -208,7 +208,7 @@ async def test_an_old_broker_is_spoken_to_in_its_versions() -> None:
 
 
 async def test_a_coordinator_that_moves_is_found() -> None:
-    """NOT_COORDINATOR names the old one; then the new one is looked up."""
+    """NOT_COORDINATOR from the old one; then the new one is looked up."""
     async with served() as (broker, cluster):
         for node_id in (1, 2, 3, 1):
             broker.move_coordinator("g", node_id)
@@ -224,7 +224,7 @@ async def test_a_coordinator_that_moves_is_found() -> None:
 
 
 async def test_a_node_stops_and_starts_again() -> None:
-    """Its group is served by another node meanwhile; later it serves again."""
+    """Another node serves its group meanwhile; later it serves again."""
     async with served() as (broker, cluster):
         broker.move_coordinator("g", 2)
         assert "(node 2)" in await heartbeat_arrives(cluster)
@@ -239,7 +239,7 @@ async def test_a_node_stops_and_starts_again() -> None:
 
 
 async def test_a_node_stops_amid_a_request() -> None:
-    """A fetch that waits fails, and says at whom."""
+    """A pending fetch fails, and the error names the node."""
     async with served() as (broker, cluster):
         request = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
         await cluster.call(1, "CreateTopics", request)
@@ -259,7 +259,7 @@ async def test_a_node_stops_amid_a_request() -> None:
 
 
 async def test_lanes_have_their_own_connections() -> None:
-    """A heartbeat does not wait behind a request that waits."""
+    """A heartbeat does not wait behind a long request."""
     async with alone() as fake:
         fake.answers["Heartbeat"] = alive
         async with connected(fake.address) as cluster:
@@ -292,7 +292,7 @@ async def test_no_coordinator_yet_is_tried_again() -> None:
 
 
 async def heard(cluster: Cluster, condition: Callable[[Metadata], bool]) -> None:
-    """Returns when metadata come of which something is so."""
+    """Returns when new metadata fulfils a condition."""
     told = asyncio.Event()
     cluster.listeners.append(lambda new: told.set() if condition(new) else None)
     async with asyncio.timeout(PATIENCE):
@@ -300,7 +300,7 @@ async def heard(cluster: Cluster, condition: Callable[[Metadata], bool]) -> None
 
 
 async def test_a_leader_that_moves_is_found() -> None:
-    """NOT_LEADER_OR_FOLLOWER has the metadata fetched."""
+    """NOT_LEADER_OR_FOLLOWER refreshes the metadata."""
     async with served() as (broker, cluster):
         request = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
         await cluster.call(1, "CreateTopics", request)
@@ -315,7 +315,7 @@ async def test_a_leader_that_moves_is_found() -> None:
 
 
 async def test_a_topic_that_is_made_later_is_heard_of() -> None:
-    """A topic that is watched and unknown is asked for again and again."""
+    """An unknown topic in the metadata is requested again and again."""
     async with served(1) as (_, cluster):
         await cluster.watch(["later"])
         code = cluster.metadata.topics["later"].error_code
@@ -330,7 +330,7 @@ async def test_a_topic_that_is_made_later_is_heard_of() -> None:
 
 
 async def test_a_listener_that_fails_harms_nobody() -> None:
-    """The loop is told, and so are the other listeners."""
+    """The loop's exception handler gets the error; other listeners are called."""
     async with alone() as fake, connected(fake.address) as cluster:
         reported: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(
@@ -348,7 +348,7 @@ async def test_a_listener_that_fails_harms_nobody() -> None:
 
 
 def test_an_older_leader_does_not_replace_a_newer_one() -> None:
-    """Brokers that lag are not believed, unless the topic is another (KIP-320)."""
+    """A lower epoch is ignored, unless the topic is a new one (KIP-320)."""
 
     def told(leader_id: int, epoch: int, topic_id: bytes = b"1" * 16) -> Any:
         partitions = [MetadataResponsePartition(0, 0, leader_id, epoch)]
@@ -363,7 +363,7 @@ def test_an_older_leader_does_not_replace_a_newer_one() -> None:
 
 
 async def test_many_who_ask_for_metadata_are_answered_together() -> None:
-    """One fetch is under way and one more is due, however many ask."""
+    """One fetch is pending and one more is due, for any number of callers."""
     async with alone() as fake, connected(fake.address) as cluster:
         before = len(fake.asked)
         await asyncio.gather(*(cluster.refresh() for _ in range(50)))
@@ -373,7 +373,7 @@ async def test_many_who_ask_for_metadata_are_answered_together() -> None:
 
 
 async def test_metadata_is_fetched_when_it_is_old() -> None:
-    """metadata.max.age.ms, without anybody asking."""
+    """metadata.max.age.ms, without a request for it."""
     async with alone() as fake:
         settings = {"metadata_max_age_ms": 1, "retry_backoff_ms": 1}
         async with connected(fake.address, **settings):
@@ -381,7 +381,7 @@ async def test_metadata_is_fetched_when_it_is_old() -> None:
 
 
 async def test_a_broker_of_another_cluster_sends_the_client_back() -> None:
-    """REBOOTSTRAP_REQUIRED: only bootstrap servers are believed (KIP-1102)."""
+    """REBOOTSTRAP_REQUIRED: only bootstrap servers are used (KIP-1102)."""
     async with FakeBroker() as other, alone() as fake:
         other.answers["Metadata"] = lambda asked: asked.reply(
             MetadataResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
@@ -399,19 +399,21 @@ async def test_a_broker_of_another_cluster_sends_the_client_back() -> None:
 
 
 async def test_an_unknown_node_is_an_error_that_can_be_tried_again() -> None:
-    """It may not be known yet."""
+    """The node may not be known yet."""
     async with served(1) as (_, cluster):
-        with pytest.raises(ConnectionFailedError, match="no such node") as caught:
+        with pytest.raises(
+            ConnectionFailedError, match="not in the metadata"
+        ) as caught:
             await cluster.call(9, "Heartbeat", HEARTBEAT)
         assert caught.value.retriable
         assert caught.value.api == "Heartbeat"
 
 
-# -- trying again
+# -- retries
 
 
 def test_waits_double_up_to_a_limit() -> None:
-    """With a fifth of jitter either way (KIP-580)."""
+    """With 20 % of jitter in both directions (KIP-580)."""
     backoff = Backoff(100, 1_000, Random(1))
     for failures, expected in enumerate([0.1, 0.2, 0.4, 0.8, 1.0, 1.0], start=1):
         waits = [backoff.seconds(failures) for _ in range(200)]
@@ -421,7 +423,7 @@ def test_waits_double_up_to_a_limit() -> None:
 
 
 async def test_only_what_can_help_is_tried_again() -> None:
-    """Errors that are retriable are, with waits between; others come out at once."""
+    """Retriable errors are retried after waits; others are raised at once."""
     naps = Naps()
     async with alone() as fake:
         cluster = Cluster(config(fake.address), sleep=naps, random=Random(1))
@@ -445,7 +447,7 @@ async def test_only_what_can_help_is_tried_again() -> None:
 
 
 async def test_a_broker_that_is_away_is_not_hammered() -> None:
-    """Attempts to connect wait for their time, longer each time."""
+    """Attempts to connect wait for the back-off, longer each time."""
     async with FakeBroker() as gone:
         pass
     naps = Naps()
@@ -462,7 +464,7 @@ async def test_a_broker_that_is_away_is_not_hammered() -> None:
 
 
 async def test_whoever_shares_a_connection_attempt_may_leave() -> None:
-    """One of two who wait for it is cancelled; the other gets the connection."""
+    """One of two waiters is cancelled; the other gets the connection."""
     async with alone() as fake, connected(fake.address) as cluster:
         first = asyncio.create_task(cluster.connection(1, "x"))
         second = asyncio.create_task(cluster.connection(1, "x"))
@@ -478,7 +480,7 @@ async def test_whoever_shares_a_connection_attempt_may_leave() -> None:
 
 
 async def test_closing_ends_everything() -> None:
-    """What waits for answers, connections or metadata is told that it is over."""
+    """Waits for responses, connections or metadata end with an error."""
     async with alone() as fake:
         cluster = Cluster(config(fake.address))
         await cluster.start()
@@ -501,7 +503,7 @@ async def test_closing_ends_everything() -> None:
 
 
 async def test_closing_does_not_wait_for_a_broker_that_does_not_read() -> None:
-    """close() returns within its time, whatever is left to be sent."""
+    """close() returns within its time limit, with unsent data."""
     async with alone() as fake:
         cluster = Cluster(config(fake.address))
         await cluster.start()

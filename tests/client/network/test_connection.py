@@ -1,4 +1,4 @@
-"""Connections: pipelining, order, what brokers do to them, and how they end."""
+"""Connections: pipelining, order, misbehaving brokers, and their end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def config(**settings: Any) -> CommonConfig:
 
 
 async def opened(fake: FakeBroker, **settings: Any) -> Connection:
-    """A connection to a fake."""
+    """A connection to a fake broker."""
     return await Connection.open(config(**settings), "127.0.0.1", fake.port, 7)
 
 
@@ -49,7 +49,7 @@ async def opened(fake: FakeBroker, **settings: Any) -> Connection:
 async def connected(
     answers: Mapping[str, Answer] | None = None, **settings: Any
 ) -> AsyncIterator[tuple[FakeBroker, Connection]]:
-    """A broker by script, and a connection to it."""
+    """A scripted broker, and a connection to it."""
     async with asyncio.timeout(PATIENCE), FakeBroker(answers) as fake:
         connection = await opened(fake, **settings)
         yield fake, connection
@@ -58,19 +58,19 @@ async def connected(
 
 
 async def opened_for_short_requests(fake: FakeBroker) -> Connection:
-    """One with a request.timeout.ms of 10, which its opening has kept to, too."""
+    """The same with request.timeout.ms=10, which also limits its opening."""
     while True:
         with contextlib.suppress(RequestTimedOutError):
             return await opened(fake, request_timeout_ms=10)
 
 
 async def heartbeat(connection: Connection, **options: Any) -> Any:
-    """Heartbeat in the newest version."""
+    """Heartbeat in the latest version."""
     return await connection.send("Heartbeat", 4, HEARTBEAT, **options)
 
 
 def find(key: str) -> FindCoordinatorRequest:
-    """A request whose answer tells what was asked."""
+    """A request whose response repeats its key."""
     return FindCoordinatorRequest("", 0, [key])
 
 
@@ -81,7 +81,7 @@ def answer_key(asked: Asked) -> None:
 
 
 def key_of(answer: Any) -> str:
-    """What was asked."""
+    """The key."""
     key: str = answer.coordinators[0].key
     return key
 
@@ -94,7 +94,7 @@ async def test_a_broker_tells_its_versions_and_is_told_who_asks() -> None:
     async with Broker() as broker:
         connection = await Connection.open(config(), broker.host, broker.port)
         assert connection.is_open
-        versions = connection.api_versions
+        versions = connection.supported.versions
         for api in APIS:
             assert versions[api.key] == (api.advertised, api.newest)
         (theirs,) = broker.connections
@@ -106,15 +106,15 @@ async def test_a_broker_tells_its_versions_and_is_told_who_asks() -> None:
 
 @pytest.mark.parametrize("newest", [0, 2, 3])
 async def test_an_old_broker_is_asked_again_in_its_own_version(newest: int) -> None:
-    """It refuses ApiVersions in version 0, naming what it knows (KIP-511)."""
+    """It refuses ApiVersions in version 0, with its own versions (KIP-511)."""
     versions = {"ApiVersions": (0, newest), "Heartbeat": (0, 1)}
     async with FakeBroker(versions=versions) as fake:
         connection = await opened(fake)
         assert connection.version("Heartbeat") == 1
         assert connection.version("Heartbeat", (0, 0)) == 0
-        with pytest.raises(UnsupportedVersionError, match="0 to 1, 2 to 4 would do"):
+        with pytest.raises(UnsupportedVersionError, match="0 to 1, the client 2 to 4"):
             connection.version("Heartbeat", (2, 4))
-        with pytest.raises(UnsupportedVersionError, match="does not have") as caught:
+        with pytest.raises(UnsupportedVersionError, match="does not support") as caught:
             connection.version("JoinGroup")
         assert (caught.value.api, caught.value.retriable) == ("JoinGroup", False)
         assert caught.value.broker == f"{fake.address} (node 7)"
@@ -125,7 +125,7 @@ async def test_an_old_broker_is_asked_again_in_its_own_version(newest: int) -> N
 
 
 async def test_a_thousand_requests_are_under_way_at_once() -> None:
-    """Each gets its own response, whatever the order of those who wait."""
+    """Each gets its own response, whatever the order of the waiters."""
     async with Broker() as broker:
         connection = await Connection.open(config(), broker.host, broker.port)
         keys = [f"group-{number}" for number in range(1_000)]
@@ -137,7 +137,7 @@ async def test_a_thousand_requests_are_under_way_at_once() -> None:
 
 
 async def test_a_cancelled_request_does_not_shift_the_others() -> None:
-    """Its response is dropped when it comes; the next ones get their own."""
+    """Its response is dropped; the next ones get their own."""
     kept: list[Asked] = []
     async with connected({"FindCoordinator": kept.append}) as (fake, connection):
         first, second, third = (
@@ -155,7 +155,7 @@ async def test_a_cancelled_request_does_not_shift_the_others() -> None:
 
 
 async def test_a_broker_that_reads_slowly_holds_up_who_sends() -> None:
-    """What the transport has no room for waits; cancelled there, it is not sent."""
+    """A send waits for room in the transport; if cancelled then, it is not sent."""
     async with connected({"FindCoordinator": answer_key}) as (fake, connection):
         fake.gate.clear()
         big = OffsetCommitRequest("x" * 30_000)
@@ -184,12 +184,12 @@ async def test_a_broker_that_reads_slowly_holds_up_who_sends() -> None:
 produce = BY_NAME["Produce"].request_class(None, 0, 1_000, [])
 
 
-# -- what brokers do
+# -- misbehaving brokers
 
 
 @pytest.mark.parametrize("cut", [0, 2, 4, 7, 9])
 async def test_a_broker_that_closes_amid_a_response(cut: int) -> None:
-    """All that are not answered fail, each by its own name, and can be tried again."""
+    """All unanswered requests fail, each with its own API, and are retriable."""
 
     def half(asked: Asked) -> None:
         asked.raw(asked.frame(HeartbeatResponse())[:cut])
@@ -223,16 +223,19 @@ def _another_id(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (lambda asked: asked.raw(b"HTTP/1.1 400 Bad Request\r\n"), "no Kafka broker"),
-        (lambda asked: asked.raw(b"\xff" * 8), "no Kafka broker"),
-        (lambda asked: asked.raw(b"\0\0\0\2hi"), "cannot be read"),
-        (lambda asked: asked.raw(b"\0\0\0\0"), "cannot be read"),
-        (_no_body, "cannot be read"),
+        (
+            lambda asked: asked.raw(b"HTTP/1.1 400 Bad Request\r\n"),
+            "not a Kafka broker",
+        ),
+        (lambda asked: asked.raw(b"\xff" * 8), "not a Kafka broker"),
+        (lambda asked: asked.raw(b"\0\0\0\2hi"), "invalid response"),
+        (lambda asked: asked.raw(b"\0\0\0\0"), "invalid response"),
+        (_no_body, "invalid response"),
         (_another_id, "correlation id"),
     ],
 )
 async def test_garbage_ends_the_connection(answer: Answer, why: str) -> None:
-    """Nothing behind it could be trusted."""
+    """No later byte could be trusted."""
     async with connected({"Heartbeat": answer}) as (fake, connection):
         with pytest.raises(ConnectionFailedError, match=why):
             await heartbeat(connection)
@@ -241,7 +244,7 @@ async def test_garbage_ends_the_connection(answer: Answer, why: str) -> None:
 
 
 async def test_a_response_nobody_asked_for_ends_the_connection() -> None:
-    """It could be anybody's."""
+    """It could belong to any request."""
 
     def twice(asked: Asked) -> None:
         asked.raw(asked.frame(HeartbeatResponse()) * 2)
@@ -253,7 +256,7 @@ async def test_a_response_nobody_asked_for_ends_the_connection() -> None:
 
 
 async def test_a_late_response_ends_the_connection() -> None:
-    """It is late by request.timeout.ms; those behind it can be tried again at once."""
+    """It is late by request.timeout.ms; the next ones can be retried at once."""
     async with FakeBroker() as fake:
         connection = await opened_for_short_requests(fake)
         late: Any
@@ -273,7 +276,7 @@ async def test_a_late_response_ends_the_connection() -> None:
 
 
 async def test_requests_have_their_own_time() -> None:
-    """A JoinGroup may wait longer than others; a short one behind it is still short."""
+    """A JoinGroup may wait longer; a shorter limit behind it still applies."""
     async with connected() as (_, connection):
         long = connection.post("Heartbeat", 4, HEARTBEAT, timeout_ms=600_000)
         with pytest.raises(RequestTimedOutError):
@@ -284,7 +287,7 @@ async def test_requests_have_their_own_time() -> None:
 
 
 async def test_a_cancelled_request_is_late_too() -> None:
-    """A broker that is stuck is found out though nobody waits any more."""
+    """A hanging broker is detected even if no caller waits any more."""
     async with FakeBroker() as fake:
         connection = await opened_for_short_requests(fake)
         connection.post("Heartbeat", 4, HEARTBEAT).cancel()
@@ -292,7 +295,7 @@ async def test_a_cancelled_request_is_late_too() -> None:
 
 
 async def test_an_idle_connection_is_closed() -> None:
-    """connections.max.idle.ms, and brokers are spared."""
+    """connections.max.idle.ms, which saves brokers connections."""
     async with connected(connections_max_idle_ms=1) as (fake, connection):
         await connection.wait_closed()
         await fake.is_left_alone()
@@ -301,7 +304,7 @@ async def test_an_idle_connection_is_closed() -> None:
 
 
 async def test_a_connection_is_idle_again_after_a_long_request() -> None:
-    """The time that the request might have taken is not waited for."""
+    """The time limit of the long request does not delay it."""
 
     def later(asked: Asked) -> None:
         asyncio.get_running_loop().call_later(0.1, asked.reply, HeartbeatResponse())
@@ -315,7 +318,7 @@ async def test_a_connection_is_idle_again_after_a_long_request() -> None:
 
 
 async def test_a_connection_in_use_is_not_idle() -> None:
-    """Whoever waits for an answer is not cut off."""
+    """It is not closed while a caller waits for a response."""
     async with connected(connections_max_idle_ms=1) as (_, connection):
         with pytest.raises(RequestTimedOutError):
             await heartbeat(connection, timeout_ms=20)

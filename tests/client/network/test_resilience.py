@@ -1,4 +1,4 @@
-"""Whatever the network does, the client finds its cluster, and again."""
+"""The client finds its cluster, and finds it again, whatever the network does."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HEARTBEAT = HeartbeatRequest("g", 1, "m")
 
 
 def config(*servers: str, **settings: Any) -> CommonConfig:
-    """A configuration that tries again soon."""
+    """A configuration with short retries."""
     quick = {"reconnect_backoff_ms": 1, "retry_backoff_ms": 1, **settings}
     return CommonConfig(bootstrap_servers=servers, **quick)
 
@@ -79,7 +79,7 @@ NO_BROKERS: dict[str, Serve] = {
 
 @contextlib.asynccontextmanager
 async def nobody() -> AsyncIterator[str]:
-    """An address where nobody listens, and nobody will."""
+    """An address without a listener."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{sock.getsockname()[1]}"
@@ -87,7 +87,7 @@ async def nobody() -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_one_of_many_bootstrap_servers_is_enough(seed: int) -> None:
-    """The others are down, unknown to DNS, deaf, or something else altogether."""
+    """The others are down, unknown to DNS, hanging, or not brokers."""
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(asyncio.timeout(PATIENCE))
         servers = [await stack.enter_async_context(nobody()), "no-such-host.invalid:1"]
@@ -103,7 +103,7 @@ async def test_one_of_many_bootstrap_servers_is_enough(seed: int) -> None:
 
 @pytest.mark.parametrize("kind", NO_BROKERS)
 async def test_what_is_no_broker_is_an_error_that_names_it(kind: str) -> None:
-    """It can be tried again: a broker may listen there later."""
+    """It is retriable: a broker may listen there later."""
     async with peer(NO_BROKERS[kind]) as address:
         host, _, port = address.rpartition(":")
         limits, why = {"socket_connection_setup_timeout_ms": 100}, "within 100 ms"
@@ -118,13 +118,14 @@ async def test_what_is_no_broker_is_an_error_that_names_it(kind: str) -> None:
 async def test_the_log_says_once_who_cannot_be_reached(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """One warning for all attempts and all connections, and that it is over."""
+    """One warning for all attempts and connections, and a line when it is over."""
     caplog.set_level(logging.INFO, "kohort.client")
     fake = FakeBroker()
     async with asyncio.timeout(PATIENCE), contextlib.AsyncExitStack() as stack:
         async with fake:
             fake.answers["Metadata"] = knows((1, fake))
-            cluster = await stack.enter_async_context(Cluster(config(fake.address)))
+            me = config(fake.address, client_id="me")
+            cluster = await stack.enter_async_context(Cluster(me))
             opened = [await cluster.connection(1, lane) for lane in ("group", "")]
         for connection in opened:
             await connection.wait_closed()
@@ -133,19 +134,19 @@ async def test_the_log_says_once_who_cannot_be_reached(
                 await cluster.connection(node_id, lane)
         (warning,) = caplog.records
         assert warning.levelno == logging.WARNING
-        assert fake.address in warning.getMessage()
+        assert warning.getMessage().startswith(f"me: {fake.address}")
         caplog.clear()
         async with fake:
             for lane in ("group", ""):
                 await cluster.connection(1, lane)
             (end,) = caplog.records
-            assert end.getMessage().startswith(fake.address)
-            assert end.getMessage().endswith(" is reached again")
+            assert end.getMessage().startswith(f"me: {fake.address}")
+            assert end.getMessage().endswith(" can be reached again")
             await cluster.close()
 
 
 async def test_time_that_is_up_before_the_first_attempt_names_the_servers() -> None:
-    """A deaf bootstrap server, and less time than a connection may take."""
+    """A hanging bootstrap server, and less time than a connection may take."""
     async with peer(_never_answers) as address:
         with pytest.raises(RequestTimedOutError) as caught:
             async with Admin(bootstrap_servers=address, default_api_timeout_ms=50):
@@ -158,7 +159,7 @@ async def test_time_that_is_up_before_the_first_attempt_names_the_servers() -> N
 async def test_a_server_that_does_not_answer_is_not_the_only_one_to_ask(
     seed: int,
 ) -> None:
-    """Its time for the request is up first: the other one is asked all the same."""
+    """The request times out first: the other server is still asked."""
     async with FakeBroker() as deaf, FakeBroker() as good:
         nodes = knows((1, deaf), (2, good))
         deaf.answers["Metadata"] = good.answers["Metadata"] = nodes
@@ -173,7 +174,7 @@ async def test_a_server_that_does_not_answer_is_not_the_only_one_to_ask(
 
 
 async def test_all_nodes_are_replaced() -> None:
-    """Other ids, other addresses: the bootstrap address knows (KIP-899)."""
+    """Other ids and addresses: the bootstrap address has them (KIP-899)."""
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(asyncio.timeout(PATIENCE))
         entry, *new = [await stack.enter_async_context(FakeBroker()) for _ in range(4)]
@@ -196,7 +197,7 @@ async def test_all_nodes_are_replaced() -> None:
 
 
 async def test_a_node_that_listens_elsewhere_is_not_asked_where_it_was() -> None:
-    """Whoever listens there now is not that node."""
+    """Another node listens there now."""
     async with FakeBroker() as before, FakeBroker() as after:
         before.answers["Metadata"] = knows((1, before))
         after.answers["Metadata"] = knows((1, after))
@@ -212,7 +213,7 @@ async def test_a_node_that_listens_elsewhere_is_not_asked_where_it_was() -> None
 
 
 async def test_an_idle_connection_is_opened_again_without_a_word() -> None:
-    """The call after the pause works as the one before it."""
+    """The call after the pause works like the one before."""
     async with alone() as fake, asyncio.timeout(PATIENCE):
         fake.answers["Heartbeat"] = alive
         settings = config(fake.address, connections_max_idle_ms=100)
@@ -224,7 +225,7 @@ async def test_an_idle_connection_is_opened_again_without_a_word() -> None:
 
 
 async def test_a_peer_that_vanished_is_given_up_and_found_again() -> None:
-    """No FIN, no RST: the request is late, and the next one has a new connection."""
+    """No FIN, no RST: the request times out, and the next one has a new connection."""
     async with (
         asyncio.timeout(PATIENCE),
         alone() as fake,
@@ -238,7 +239,7 @@ async def test_a_peer_that_vanished_is_given_up_and_found_again() -> None:
 
 
 async def test_a_cluster_is_found_by_ipv6() -> None:
-    """As "[::1]:port", and errors write it so."""
+    """As "[::1]:port", which errors show in the same way."""
     try:
         broker = await Broker(host="::1").__aenter__()
     except OSError:
@@ -257,13 +258,13 @@ async def test_a_cluster_is_found_by_ipv6() -> None:
 
 @contextlib.asynccontextmanager
 async def full() -> AsyncIterator[tuple[str, int]]:
-    """An address that takes no connection and refuses none."""
+    """An address that neither accepts nor refuses connections."""
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(socket.socket())
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
         address = listening.getsockname()
-        for _ in range(2):  # the kernel keeps one more than it is told to
+        for _ in range(2):  # the kernel queues one more than asked for
             sock = stack.enter_context(socket.socket())
             sock.setblocking(False)
             sock.connect_ex(address)
@@ -273,7 +274,7 @@ async def full() -> AsyncIterator[tuple[str, int]]:
 async def test_each_address_of_a_name_gets_its_share_of_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first is down, the second swallows everything, the third is it (KIP-302)."""
+    """The first is down, the second does not respond, the third works (KIP-302)."""
     loop = asyncio.get_running_loop()
     async with nobody() as down, full() as swallows, FakeBroker() as good:
         ports = [int(down.rpartition(":")[2]), swallows[1], good.port]
@@ -298,7 +299,7 @@ async def test_each_address_of_a_name_gets_its_share_of_the_time(
 
 
 async def test_a_coordinator_may_be_forgotten_while_another_is_looked_up() -> None:
-    """The answer for both groups is complete all the same."""
+    """The result for both groups is complete."""
     asked: list[Asked] = []
     async with alone(answers={"FindCoordinator": asked.append}) as fake:
         answer = coordinates(fake)
@@ -315,7 +316,7 @@ async def test_a_coordinator_may_be_forgotten_while_another_is_looked_up() -> No
 
 
 async def test_a_start_that_is_overtaken_by_close_leaves_nothing() -> None:
-    """Whenever that is: the error says that it was closed."""
+    """At any moment; the error says that the client was closed."""
     async with alone() as fake, asyncio.timeout(PATIENCE):
         outcomes = set()
         for turns in range(30):
@@ -336,7 +337,7 @@ async def test_a_start_that_is_overtaken_by_close_leaves_nothing() -> None:
 
 
 async def test_an_error_that_many_share_is_each_ones_own() -> None:
-    """What one waiter adds to it the others do not see."""
+    """Waiters do not see each other's attributes."""
     async with nobody() as address:
         cluster = Cluster(config(address))
         both = [cluster.coordinators([group]) for group in "ab"]

@@ -1,4 +1,4 @@
-"""Brokers that ask for time: nothing is sent to them meanwhile (KIP-219)."""
+"""Throttling brokers: nothing is sent to them meanwhile (KIP-219)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kohort.protocol.registry import APIS
 HEARTBEAT = HeartbeatRequest("g", 1, "m")
 AN_HOUR = 3_600_000
 
-# (oldest version, a letter for each from there on): T where `shouldClientThrottle` of
-# the response is true, asked of kafka-clients 4.3 for each version it has.
+# (oldest version, a letter for each version from there on): T if `shouldClientThrottle`
+# of the response is true in kafka-clients 4.3.
 JAVA = {
     "Produce": (3, "---TTTTTTTT"),
     "Fetch": (4, "----TTTTTTTTTTT"),
@@ -47,6 +47,11 @@ JAVA = {
     "SaslAuthenticate": (0, "---"),
     "CreatePartitions": (0, "-TTT"),
     "DeleteGroups": (0, "-TT"),
+    "AddPartitionsToTxn": (0, "-TTTTT"),
+    "AddOffsetsToTxn": (0, "-TTTT"),
+    "EndTxn": (0, "-TTTTT"),
+    "WriteTxnMarkers": (1, "--"),
+    "TxnOffsetCommit": (0, "-TTTTT"),
     "IncrementalAlterConfigs": (0, "TT"),
     "ListPartitionReassignments": (0, "T"),
     "OffsetDelete": (0, "T"),
@@ -58,15 +63,20 @@ JAVA = {
     "DescribeQuorum": (0, "---"),
     "UpdateFeatures": (0, "---"),
     "DescribeProducers": (0, "-"),
+    "DescribeTransactions": (0, "-"),
+    "ListTransactions": (0, "---"),
     "ListConfigResources": (0, "--"),
     "DescribeCluster": (0, "---"),
     "DescribeTopicPartitions": (0, "T"),
+    "ConsumerGroupHeartbeat": (0, "--"),
+    "ShareGroupHeartbeat": (1, "-"),
+    "StreamsGroupHeartbeat": (0, "T"),
 }
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: str(api.name))
 def test_the_client_holds_back_where_kafkas_own_does(api: Any) -> None:
-    """For each version of each API; there the answer tells the time, too."""
+    """For each version of each API, with the throttle time in the response."""
     oldest, letters = JAVA[api.name]
     for version in range(api.oldest, api.newest + 1):
         index = version - oldest
@@ -78,7 +88,7 @@ def test_the_client_holds_back_where_kafkas_own_does(api: Any) -> None:
 
 
 def throttling(ms: int) -> FakeBroker:
-    """A broker that answers Heartbeat, and asks for so much time."""
+    """A broker that answers Heartbeat with this throttle time."""
     return FakeBroker({"Heartbeat": lambda asked: asked.reply(HeartbeatResponse(ms))})
 
 
@@ -88,7 +98,7 @@ async def opened(fake: FakeBroker) -> Connection:
 
 
 async def test_nothing_is_sent_before_the_time_is_over() -> None:
-    """The next two requests wait, and go at once afterwards."""
+    """The next two requests wait, and are sent immediately afterwards."""
     clock = asyncio.get_running_loop().time
     times: list[float] = []
 
@@ -100,7 +110,7 @@ async def test_nothing_is_sent_before_the_time_is_over() -> None:
         connection = await opened(fake)
         await connection.send("Heartbeat", 4, HEARTBEAT)
         left = connection.quiet_seconds
-        # It began after the broker's answer, however long ago that is.
+        # It began after the broker's response, however late this runs.
         assert times[0] + 0.04 - clock() <= left <= 0.04
         both = [connection.send("Heartbeat", 4, HEARTBEAT) for _ in range(2)]
         await asyncio.gather(*both)
@@ -110,7 +120,7 @@ async def test_nothing_is_sent_before_the_time_is_over() -> None:
 
 
 async def test_an_older_broker_has_waited_itself() -> None:
-    """The time in its answer is over: the next request goes at once."""
+    """The time in its response has passed: the next request is sent at once."""
     async with throttling(AN_HOUR) as fake:
         connection = await opened(fake)
         for _ in range(2):
@@ -120,7 +130,7 @@ async def test_an_older_broker_has_waited_itself() -> None:
 
 
 async def test_who_is_held_back_hears_of_the_end() -> None:
-    """A connection that is closed meanwhile fails those who wait; nothing was sent."""
+    """Closing the connection fails waiting requests; nothing was sent."""
     async with throttling(AN_HOUR) as fake:
         connection = await opened(fake)
         await connection.send("Heartbeat", 4, HEARTBEAT)
@@ -134,7 +144,7 @@ async def test_who_is_held_back_hears_of_the_end() -> None:
 
 
 async def test_an_answer_that_nobody_waits_for_any_more_counts_too() -> None:
-    """Who has asked was cancelled; the others on the connection hold back."""
+    """Its caller was cancelled; the other requests of the connection wait."""
     asked: list[Asked] = []
     async with FakeBroker({"Heartbeat": asked.append}) as fake:
         connection = await opened(fake)
@@ -150,7 +160,7 @@ async def test_an_answer_that_nobody_waits_for_any_more_counts_too() -> None:
 
 
 async def test_what_anybody_can_answer_is_asked_of_others() -> None:
-    """One of two brokers asks for an hour: the other one gets all."""
+    """One of two brokers throttles for an hour: the other one gets all requests."""
     async with throttling(AN_HOUR) as one, FakeBroker() as other:
         one.answers["Metadata"] = other.answers["Metadata"] = knows(
             (0, one), (1, other)

@@ -1,4 +1,4 @@
-"""TLS and SASL: the whole client through them, and what it says of those that fail."""
+"""TLS and SASL: the whole client over them, and its errors when they fail."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from tests.client.stage import PATIENCE
 
 from kohort.broker.server import Broker
 from kohort.client import Admin, Consumer, KohortError, Producer
-from kohort.client.config import CommonConfig, NewConnection
+from kohort.client.config import CommonConfig
 from kohort.client.errors import ConnectionFailedError, SaslAuthenticationError
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.connection import Connection
+from kohort.client.security import NewConnection
 from kohort.protocol.apis.k17_sasl_handshake import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
@@ -36,7 +37,7 @@ TLS = "SSL"
 
 
 def certificate(folder: Path, name: str, alternative: str) -> tuple[Path, Path]:
-    """A certificate that vouches for itself, and its key."""
+    """A self-signed certificate, and its key."""
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=broker"
     more = f"-addext subjectAltName={alternative} -keyout {key} -out {cert}"
@@ -46,7 +47,7 @@ def certificate(folder: Path, name: str, alternative: str) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Certificates: of 127.0.0.1, and of a broker elsewhere."""
+    """Certificates: of 127.0.0.1, and of another host."""
     folder = tmp_path_factory.mktemp("certificates")
     certificate(folder, "here", "IP:127.0.0.1")
     certificate(folder, "elsewhere", "DNS:broker.example")
@@ -54,30 +55,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def theirs(folder: Path, name: str = "here") -> ssl.SSLContext:
-    """What a broker with this certificate listens with."""
+    """The server's TLS context for this certificate."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")
     return context
 
 
 def trusting(folder: Path, name: str = "here") -> ssl.SSLContext:
-    """What a client has that trusts this certificate and no other."""
+    """A client's TLS context that trusts only this certificate."""
     return ssl.create_default_context(cafile=str(folder / f"{name}.pem"))
 
 
 @contextlib.asynccontextmanager
 async def behind_tls(folder: Path, name: str = "here") -> AsyncIterator[Broker]:
-    """A broker that can be reached by TLS only, at the address that it tells."""
+    """A broker with TLS only, at its advertised address."""
     async with (
         Relay(theirs(folder, name)) as relay,
-        Broker(advertise=relay.address) as broker,
+        Broker(
+            {"group.initial.rebalance.delay.ms": 0}, advertise=relay.address
+        ) as broker,
     ):
         relay.target = broker.port
         yield broker
 
 
 async def refused(address: str, **settings: Any) -> KohortError:
-    """What an admin client's start says."""
+    """The error of an admin client's start."""
     settings = {"default_api_timeout_ms": 60_000, **settings}
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(KohortError) as caught:
@@ -87,7 +90,7 @@ async def refused(address: str, **settings: Any) -> KohortError:
 
 
 async def once(address: str, **settings: Any) -> KohortError:
-    """What one attempt to find the cluster says; it can be made again."""
+    """The retriable error of one attempt to find the cluster."""
     cluster = Cluster(CommonConfig(bootstrap_servers=(address,), **settings))
     with pytest.raises(ConnectionFailedError) as caught:
         await cluster.refresh()
@@ -122,7 +125,7 @@ async def test_records_go_to_and_fro_by_tls(folder: Path) -> None:
 
 
 async def test_a_broker_that_is_not_trusted_is_named(folder: Path) -> None:
-    """At once: to try again would not help."""
+    """Immediately: a retry would not help."""
     async with behind_tls(folder) as broker:
         context = trusting(folder, "elsewhere")
         address = broker.bootstrap_servers
@@ -136,7 +139,7 @@ async def test_a_broker_that_is_not_trusted_is_named(folder: Path) -> None:
 
 
 async def test_a_certificate_of_somebody_else_is_refused(folder: Path) -> None:
-    """It is trusted, and another host's."""
+    """It is trusted, but for another host."""
     async with behind_tls(folder, "elsewhere") as broker:
         context = trusting(folder, "elsewhere")
         address = broker.bootstrap_servers
@@ -152,7 +155,7 @@ async def test_a_certificate_of_somebody_else_is_refused(folder: Path) -> None:
 
 
 async def test_tls_with_a_broker_that_has_none(folder: Path) -> None:
-    """The error says that it was the handshake."""
+    """The error names the handshake."""
     async with Broker() as broker:
         address = broker.bootstrap_servers
         error = await once(address, security_protocol=TLS, ssl_context=trusting(folder))
@@ -160,7 +163,7 @@ async def test_tls_with_a_broker_that_has_none(folder: Path) -> None:
 
 
 async def test_the_alert_of_a_peer_that_wants_tls_is_no_response() -> None:
-    """As a size it would be 350 MB, which nobody waits for."""
+    """As a size it would be 350 MB, which the client does not wait for."""
 
     async def alert(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -169,7 +172,7 @@ async def test_the_alert_of_a_peer_that_wants_tls_is_no_response() -> None:
 
     async with peer(alert) as address:
         error = await once(address)
-        assert "this is no Kafka broker: a frame of 352518912 bytes" in str(error)
+        assert "not a Kafka broker: a frame of 352518912 bytes" in str(error)
 
 
 # -- SASL
@@ -193,13 +196,24 @@ def plain(user: str, password: str) -> Any:
 
 
 class Guarded(Leader):
-    """A leader that hangs up on who asks before PLAIN is done."""
+    """A leader that hangs up on clients that have not finished PLAIN.
+
+    Attributes:
+        password: of the user "me".
+        lifetime_ms: of sessions; 0 for no end.
+    """
 
     def __init__(
-        self, mechanisms: tuple[str, ...] = ("PLAIN",), **options: Any
+        self,
+        mechanisms: tuple[str, ...] = ("PLAIN",),
+        *,
+        lifetime_ms: int = 0,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self.mechanisms = mechanisms
+        self.lifetime_ms = lifetime_ms
+        self.password = b"secret"
         self.admitted: set[Any] = set()
         for name, answer in self.answers.items():
             self.answers[name] = self._guarding(answer)
@@ -216,14 +230,16 @@ class Guarded(Leader):
         return guarded
 
     def _handshake(self, asked: Asked) -> None:
+        self.admitted.discard(asked.writer)
         is_known = asked.message.mechanism in self.mechanisms
         code = 0 if is_known else ErrorCode.UNSUPPORTED_SASL_MECHANISM
         asked.reply(SaslHandshakeResponse(code, self.mechanisms))
 
     def _authenticate(self, asked: Asked) -> None:
-        if asked.message.auth_bytes == b"\0me\0secret":
+        if asked.message.auth_bytes == b"\0me\0" + self.password:
             self.admitted.add(asked.writer)
-            asked.reply(SaslAuthenticateResponse(0))
+            done = SaslAuthenticateResponse(session_lifetime_ms=self.lifetime_ms)
+            asked.reply(done)
             return
         code = ErrorCode.SASL_AUTHENTICATION_FAILED
         asked.reply(SaslAuthenticateResponse(code, "Invalid username or password"))
@@ -231,7 +247,7 @@ class Guarded(Leader):
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 async def test_a_hook_is_enough_for_sasl(protocol: str, folder: Path) -> None:
-    """Each new connection is authenticated before anything else is sent on it."""
+    """Each new connection is authenticated before any other request."""
     settings: dict[str, Any] = {"security_protocol": protocol}
     tls = None
     if protocol == "SASL_SSL":
@@ -253,7 +269,7 @@ async def test_a_hook_is_enough_for_sasl(protocol: str, folder: Path) -> None:
 
 
 async def test_wrong_credentials_end_the_start_at_once() -> None:
-    """In the broker's own words; nothing is tried again."""
+    """With the broker's message; nothing is retried."""
     sasl = "SASL_PLAINTEXT"
     async with Guarded() as broker:
         hook = plain("me", "wrong")
@@ -271,14 +287,14 @@ async def test_wrong_credentials_end_the_start_at_once() -> None:
 
 
 async def test_a_client_without_credentials_says_where_it_was_turned_away() -> None:
-    """The broker hangs up; as in Kafka that is all there is to know."""
+    """The broker closes the connection without a reason, as in Kafka."""
     async with Guarded() as broker:
         error = await once(broker.address)
         assert "the broker closed it" in str(error)
 
 
 async def test_who_hangs_in_a_hook_is_given_up() -> None:
-    """It has as long as the connection has to be set up."""
+    """Authentication counts toward the time limit for new connections."""
 
     async def never(connection: Connection) -> None:
         await asyncio.Event().wait()
@@ -291,7 +307,7 @@ async def test_who_hangs_in_a_hook_is_given_up() -> None:
 
 
 async def test_a_hook_that_fails_is_an_error_of_the_connection() -> None:
-    """Another error than kohort's is wrapped, and not tried again."""
+    """An error that is not kohort's is wrapped, and not retried."""
 
     async def authenticate(_: Connection) -> None:
         raise KeyError("password")

@@ -1,4 +1,4 @@
-"""The accumulator: what is sent when, and that numbers leave no gap and no double."""
+"""The accumulator: when batches are sent, and their sequence numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NODE = 1
 
 
 def accumulator(**settings: Any) -> Accumulator:
-    """An accumulator without numbers, unless told otherwise."""
+    """An accumulator, by default without sequence numbers."""
     return Accumulator(ProducerConfig(**{"enable_idempotence": False, **settings}))
 
 
@@ -41,7 +41,7 @@ def put(
 
 
 def take(from_: Accumulator, now: float) -> Batch:
-    """Takes the one batch that is ready."""
+    """Takes the only ready batch."""
     (queue,) = from_.poll(now).ready
     return from_.next_batch(queue, NODE)
 
@@ -51,7 +51,7 @@ def take(from_: Accumulator, now: float) -> Batch:
 
 @pytest.mark.parametrize("codec", range(5), ids=CODECS)
 def test_a_batch_is_the_bytes_that_the_protocol_has_for_it(codec: int) -> None:
-    """Records appended one by one seal to what `build_batch` makes of all."""
+    """Records appended one by one give the bytes of `build_batch`."""
     records = [
         Record(0, 5_000, b"k", b"v"),
         Record(0, 4_000, None, b""),
@@ -77,16 +77,16 @@ def test_a_batch_is_the_bytes_that_the_protocol_has_for_it(codec: int) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, 63, 64, -64, -65, 2**31, 2**62, -(2**62)])
 def test_numbers_of_any_size_are_zigzag_varints(value: int) -> None:
-    """Read back bit by bit."""
+    """Decoded bit by bit."""
     found = sum((b & 0x7F) << 7 * n for n, b in enumerate(varint(value)))
     assert (found >> 1) ^ -(found & 1) == value
 
 
-# -- when something is sent
+# -- when batches are sent
 
 
 def test_a_batch_lingers_until_its_time_or_until_it_is_full() -> None:
-    """5 ms; then one that is full does not wait, and the one behind it does."""
+    """5 ms; a full one does not wait, but the one after it does."""
     queues = accumulator(linger_ms=5, batch_size=200)
     assert put(queues, 10.0) == pytest.approx(10.005)
     assert put(queues, 10.001) == NEVER
@@ -103,7 +103,7 @@ def test_a_batch_lingers_until_its_time_or_until_it_is_full() -> None:
 
 
 def test_a_flush_ends_the_lingering_of_what_is_there_only() -> None:
-    """A record that comes later goes into another batch."""
+    """A later record goes into another batch."""
     queues = accumulator(linger_ms=5)
     put(queues, 1.0)
     order = queues.close_batches()
@@ -117,7 +117,7 @@ def test_a_flush_ends_the_lingering_of_what_is_there_only() -> None:
 
 
 def test_memory_is_what_the_records_take_until_they_are_done() -> None:
-    """Back after delivery, and after expiry."""
+    """Freed after delivery, and after expiry."""
     queues = accumulator(linger_ms=0, buffer_memory=1_000)
     put(queues, 0.0, b"v" * 900)
     assert not queues.has_room(100)
@@ -140,7 +140,7 @@ def test_nothing_lingers_while_somebody_waits_for_memory() -> None:
 
 
 def test_what_was_sent_to_comes_last_the_next_time() -> None:
-    """A request that is full does not keep the same partitions out for ever."""
+    """A full request does not leave out the same partitions forever."""
     queues = accumulator(linger_ms=0)
     for partition in (0, 1, 2):
         put(queues, 0.0, partition=partition)
@@ -150,11 +150,11 @@ def test_what_was_sent_to_comes_last_the_next_time() -> None:
     assert [q.partition for q in queues.poll(0.0).ready] == [1, 2, 0]
 
 
-# -- sent again
+# -- retries
 
 
 def sent(queues: Accumulator, count: int) -> list[Batch]:
-    """So many batches in flight."""
+    """This many batches in flight."""
     for _ in range(count):
         put(queues, 0.0)
         queues.close_batches()
@@ -172,7 +172,7 @@ def idempotent(**settings: Any) -> Accumulator:
 
 
 def test_what_is_sent_again_goes_alone_and_in_its_place() -> None:
-    """The first two of three fail: then one after the other, under their numbers."""
+    """Two of three fail: they are retried one by one, with their numbers."""
     queues = idempotent()
     first, second, third = sent(queues, 3)
     queues.put_back(second, 1.0)
@@ -206,7 +206,7 @@ def test_what_is_behind_a_refused_number_loses_its_own(is_back_first: bool) -> N
 
 
 def test_a_numbered_batch_that_expires_leaves_a_gap() -> None:
-    """Nobody knows whether it was written: what follows begins anew."""
+    """Its outcome is unknown; later batches start under a new id."""
     queues = idempotent()
     (first,) = sent(queues, 1)
     queues.put_back(first, 0.0)
@@ -217,7 +217,7 @@ def test_a_numbered_batch_that_expires_leaves_a_gap() -> None:
 
 
 def test_a_number_that_was_refused_because_of_one_before_it_stays() -> None:
-    """The first one's outcome is not known; the second is out of order so far."""
+    """The first one's outcome is unknown; the second is out of order for now."""
     queues = idempotent()
     first, second = sent(queues, 2)
     queues.put_back(first, 0.0)
@@ -232,7 +232,7 @@ def test_a_number_that_was_refused_because_of_one_before_it_stays() -> None:
 def test_a_number_that_nothing_explains_begins_anew_under_another_id(
     code: ErrorCode,
 ) -> None:
-    """All that was in flight gets numbers from 0 on, once the new id is there."""
+    """All batches in flight get numbers from 0, once the new id is there."""
     queues = idempotent()
     first, second = sent(queues, 2)
     for batch in (first, second):
@@ -248,7 +248,7 @@ def test_a_number_that_nothing_explains_begins_anew_under_another_id(
 
 
 def test_under_a_new_id_the_first_batch_goes_alone() -> None:
-    """A broker that has nothing of an id takes any number of it for the first."""
+    """A broker accepts any first number of an unknown id."""
     queues = Accumulator(ProducerConfig(linger_ms=0))
     queues.ids.assign(7, 0)
     (first,) = sent(queues, 1)
@@ -302,7 +302,7 @@ def test_what_expires_in_flight_is_given_up_and_its_answer_still_counts(
     assert queue.lacks_an_id is not is_written
 
 
-# -- everything that can happen, in any order
+# -- random sequences of events
 
 
 class Deliveries(RuleBasedStateMachine):
@@ -328,7 +328,7 @@ class Deliveries(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 9))
     def send_records(self, count: int) -> None:
-        """Appends some."""
+        """Appends some records."""
         for _ in range(count):
             value = b"%06d" % self.sent
             tail = encode_tail(None, value)
@@ -337,7 +337,7 @@ class Deliveries(RuleBasedStateMachine):
 
     @rule()
     def pump(self) -> None:
-        """Sends what can be sent, as the sender does."""
+        """Sends all ready batches, as the sender does."""
         due = self.queues.poll(self.now)
         self.expired(due.expired)
         for queue in due.ready:
@@ -348,16 +348,16 @@ class Deliveries(RuleBasedStateMachine):
                 self.requests.append(self.queues.next_batch(queue, NODE))
 
     def is_ready(self, queue: Queue) -> bool:
-        """Whether it may send."""
+        """Returns whether it may send."""
         return self.queues.is_ready(queue, self.now)
 
     def expired(self, batches: list[Batch]) -> None:
-        """Notes what is too late."""
+        """Records expired batches."""
         for batch in batches:
             self.failed |= set(batch.deliveries)
 
     def write(self, batch: Batch) -> int | AppendedBatch:
-        """What the broker does with a batch: an error, or where it is."""
+        """The broker's answer to a batch: an error, or its offset."""
         data = b"".join(batch.seal(0))
         header = read_header(data)
         verdict = self.producers.check(header)
@@ -365,7 +365,7 @@ class Deliveries(RuleBasedStateMachine):
             return verdict
         base = len(self.log)
         self.log += [int(r.value or b"") for r in read_records(data)]
-        self.producers.appended(header, base, 0)
+        self.producers.appended(header, base, 0, 0)
         state = self.producers.get(header.producer_id)
         assert state is not None
         return state.batches[-1]
@@ -373,7 +373,7 @@ class Deliveries(RuleBasedStateMachine):
     @precondition(lambda self: self.requests)
     @rule()
     def answer(self) -> None:
-        """The broker takes the oldest request, or refuses its number."""
+        """The broker accepts the oldest request, or refuses its number."""
         batch = self.requests.popleft()
         found = self.write(batch)
         if isinstance(found, AppendedBatch):
@@ -393,7 +393,7 @@ class Deliveries(RuleBasedStateMachine):
     @precondition(lambda self: self.requests)
     @rule()
     def refuse_for_good(self) -> None:
-        """The broker never takes this batch; it was not written before."""
+        """The broker never accepts this batch, and has not written it."""
         batch = self.requests.popleft()
         if batch.attempts == 1 and not batch.is_done:
             self.unwritten |= set(batch.deliveries)
@@ -403,20 +403,20 @@ class Deliveries(RuleBasedStateMachine):
     @precondition(lambda self: self.requests and self.is_divisible(self.requests[0]))
     @rule()
     def refuse_as_too_large(self) -> None:
-        """It goes again in two; the broker has not written it, and would not have."""
+        """The batch is split; the broker has not written it, and would not have."""
         batch = self.requests.popleft()
         batch.seal(0)
         self.queues.split(batch, 0)
 
     def is_divisible(self, batch: Batch) -> bool:
-        """Whether the sender would divide it if the broker said so, and it might."""
+        """Returns whether the sender would split it after the broker's error."""
         is_written = bool(set(batch.deliveries) & set(self.log))
         return batch.count > 1 and not batch.is_done and not is_written
 
     @precondition(lambda self: self.requests)
     @rule(written=st.integers(0, IN_FLIGHT))
     def lose_connection(self, written: int) -> None:
-        """Some of the requests are done, and none is answered."""
+        """The connection is lost after some of the requests were handled."""
         for number, batch in enumerate(self.requests):
             if number < written:
                 self.write(batch)
@@ -425,12 +425,12 @@ class Deliveries(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 10, 50]))
     def wait(self, seconds: int) -> None:
-        """Time goes by."""
+        """Advances the time."""
         self.now += seconds
         self.expired(self.queues.poll(self.now).expired)
 
     def failed_with(self, batch: Batch, code: int | None) -> None:
-        """Has a batch sent again, as the sender does."""
+        """Puts a batch back for a retry, as the sender does."""
         self.queues.refused(batch, code)
         if batch.is_done:
             self.queues.give_up(batch)
@@ -439,7 +439,7 @@ class Deliveries(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_written_twice_or_out_of_order(self) -> None:
-        """The log is what was sent, in order, less what failed."""
+        """The log has the sent records in order, without the failed ones."""
         assert self.log == sorted(set(self.log))
         assert not self.unwritten & set(self.log)
         for delivery, offset in self.told.items():
@@ -447,7 +447,7 @@ class Deliveries(RuleBasedStateMachine):
         assert not self.failed & set(self.told)
 
     def teardown(self) -> None:
-        """At last the broker answers everything: nothing is left."""
+        """At the end the broker answers everything: nothing is left."""
         for _ in range(10 * self.sent):
             if self.queues.oldest == NEVER and not self.requests:
                 break
@@ -462,5 +462,5 @@ class Deliveries(RuleBasedStateMachine):
 
 
 def test_records_are_written_once_and_in_order_whatever_happens() -> None:
-    """Answers, refusals, lost connections and expiry in any order."""
+    """Responses, refusals, lost connections and expiry in any order."""
     run_state_machine_as_test(Deliveries, settings=settings(max_examples=100))

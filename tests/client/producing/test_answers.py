@@ -1,4 +1,4 @@
-"""The producer and what a broker may answer, or not: limits, time, numbers, errors."""
+"""The producer and a broker's responses: limits, time, numbers, errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kohort.protocol.errors import ErrorCode
 
 CODES = ErrorCode
 OLD = {"ApiVersions": (0, 3), "Metadata": (0, 12), "InitProducerId": (0, 1)}
-"""Versions that a broker has besides those of Produce."""
+"""Versions of a broker in addition to those of Produce."""
 
 
 # -- in flight
@@ -33,7 +33,7 @@ OLD = {"ApiVersions": (0, 3), "Metadata": (0, 12), "InitProducerId": (0, 1)}
 
 @pytest.mark.parametrize("most", [1, 3, 5])
 async def test_no_more_requests_are_in_flight_than_allowed(most: int) -> None:
-    """One batch each, in order; the next one goes when one is answered."""
+    """One batch each, in order; a response makes room for the next one."""
     settings = {"max_in_flight_requests_per_connection": most, "linger_ms": 0}
     answered = 0
     open_ones: list[int] = []
@@ -89,7 +89,7 @@ async def test_a_request_has_a_batch_of_each_partition_while_they_fit() -> None:
 async def test_errors_that_pass_are_tried_again_under_the_same_number(
     code: ErrorCode,
 ) -> None:
-    """Two of them, and then it is taken."""
+    """Two errors, and then it is written."""
     async with answering(code, code) as leader, producer(leader) as sender:
         assert (await sender.send_and_wait("t", b"v", partition=0)).offset == 5
     assert [b.base_sequence for b in leader.batches] == [0, 0, 0]
@@ -106,7 +106,7 @@ async def test_errors_that_pass_are_tried_again_under_the_same_number(
 async def test_errors_that_do_not_pass_fail_and_say_where(
     code: ErrorCode, kind: type[KohortError]
 ) -> None:
-    """API, broker, topic, partition; the next batch goes under a new id."""
+    """API, broker, topic, partition; the next batch has a new producer id."""
     async with answering(code) as leader, producer(leader) as sender:
         with pytest.raises(kind) as caught:
             await sender.send_and_wait("t", b"v", partition=1)
@@ -133,7 +133,7 @@ async def test_retries_are_counted() -> None:
 
 
 async def test_records_that_are_at_fault_have_their_own_words() -> None:
-    """The others in the batch have the batch's (KIP-467)."""
+    """The others in the batch have the batch's message (KIP-467)."""
     fields = {
         "record_errors": [BatchIndexAndErrorMessage(1, "no key")],
         "error_message": "one is bad",
@@ -152,10 +152,10 @@ async def test_records_that_are_at_fault_have_their_own_words() -> None:
 
 
 async def test_an_answer_without_the_partition_fails() -> None:
-    """Nobody knows what has become of the batch."""
+    """The outcome of the batch is unknown."""
     leader = Leader(lambda asked: asked.reply(ProduceResponse()))
     async with leader, producer(leader) as sender:
-        with pytest.raises(BrokerError, match="does not name the partition"):
+        with pytest.raises(BrokerError, match="does not contain the partition"):
             await sender.send_and_wait("t", b"v", partition=0)
 
 
@@ -163,7 +163,7 @@ async def test_an_answer_without_the_partition_fails() -> None:
 
 
 async def test_a_number_that_the_broker_has_is_a_success() -> None:
-    """DUPLICATE_SEQUENCE_NUMBER: it does not say where."""
+    """DUPLICATE_SEQUENCE_NUMBER: without the offset."""
     async with (
         answering(CODES.DUPLICATE_SEQUENCE_NUMBER) as leader,
         producer(leader) as sender,
@@ -177,7 +177,7 @@ async def test_a_number_that_the_broker_has_is_a_success() -> None:
     "code", [CODES.UNKNOWN_PRODUCER_ID, CODES.OUT_OF_ORDER_SEQUENCE_NUMBER]
 )
 async def test_an_id_that_the_broker_has_lost_is_replaced(code: ErrorCode) -> None:
-    """The batch goes again from 0 under the next id (KIP-360)."""
+    """The batch is retried from 0 under the next id (KIP-360)."""
     async with answering(0, code) as leader, producer(leader) as sender:
         for _ in range(3):
             await sender.send_and_wait("t", b"v", partition=0)
@@ -186,7 +186,7 @@ async def test_an_id_that_the_broker_has_lost_is_replaced(code: ErrorCode) -> No
 
 
 async def test_an_id_that_is_refused_for_a_while_is_asked_for_again() -> None:
-    """The coordinator of the producer's ids loads."""
+    """The coordinator of producer ids is loading."""
     codes = [CODES.COORDINATOR_LOAD_IN_PROGRESS] * 2 + [CODES.NONE]
 
     def refuse(asked: Asked) -> None:
@@ -203,7 +203,7 @@ async def test_an_id_that_is_refused_for_a_while_is_asked_for_again() -> None:
 
 @pytest.mark.parametrize(("newest", "version"), [(13, 13), (12, 12), (8, 8), (3, 3)])
 async def test_older_brokers_are_spoken_to(newest: int, version: int) -> None:
-    """By name below v13, by id from there on."""
+    """Topic names below v13, topic ids from there on."""
     versions = OLD | {"Produce": (3, newest)}
     async with Leader(versions=versions) as leader, producer(leader) as sender:
         assert (await sender.send_and_wait("t", b"v", partition=0)).offset == 5
@@ -223,7 +223,7 @@ async def test_zstd_needs_a_broker_that_knows_it() -> None:
 
 
 async def test_what_is_not_delivered_in_time_fails_and_says_why() -> None:
-    """No answer, and an error that does not pass in time."""
+    """No response, and a retriable error until the time limit."""
     quick = {"delivery_timeout_ms": 60, "request_timeout_ms": 50, "linger_ms": 0}
     for leader in (Leader(silent), answering(*[CODES.NOT_LEADER_OR_FOLLOWER] * 99)):
         async with leader, producer(leader, **quick) as sender:
@@ -253,7 +253,7 @@ async def test_a_broker_that_asks_for_time_gets_it() -> None:
 async def test_memory_that_does_not_come_back_is_waited_for_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """max.block.ms; it is there again when the broker answers."""
+    """max.block.ms; it is free again when the broker answers."""
     loop = asyncio.get_running_loop()
     now = loop.time
     async with Leader(silent) as leader:
@@ -276,7 +276,7 @@ async def test_memory_that_does_not_come_back_is_waited_for_in_time(
 
 
 async def test_who_waits_for_memory_and_is_cancelled_leaves_it_to_others() -> None:
-    """Whenever that is: all of it can be had afterwards."""
+    """At any moment: all of it is free afterwards."""
 
     def take_later(asked: Asked) -> None:
         asyncio.get_running_loop().call_soon(leader.take, asked)
@@ -300,7 +300,7 @@ async def test_who_waits_for_memory_and_is_cancelled_leaves_it_to_others() -> No
 
 
 async def test_close_keeps_its_time_and_fails_what_is_left() -> None:
-    """The broker does not answer; who waits for memory is told at once."""
+    """The broker does not respond; waiting sends fail immediately."""
     async with Leader(silent) as leader:
         sender = producer(leader, buffer_memory=1_000, linger_ms=0)
         await sender.start()
@@ -316,7 +316,7 @@ async def test_close_keeps_its_time_and_fails_what_is_left() -> None:
 
 
 async def test_a_flush_may_be_given_a_time() -> None:
-    """Nothing is lost by it."""
+    """The time limit loses no record."""
     async with Leader(silent) as leader, producer(leader) as sender:
         delivery = await sender.send("t", b"v", partition=0)
         with pytest.raises(RequestTimedOutError, match="20 ms"):

@@ -1,4 +1,4 @@
-"""Producers that are closed, cancelled or refused: what they say, and what is left."""
+"""Producers that are closed, cancelled or refused: errors and leftovers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kohort.protocol.registry import APIS
 
 
 async def test_a_second_close_keeps_its_own_time() -> None:
-    """The first one waits for a broker that does not answer; the second does not."""
+    """The first one waits for a hanging broker; the second does not."""
     async with Leader(silent) as leader, asyncio.timeout(PATIENCE):
         sender = producer(leader, linger_ms=0)
         await sender.start()
@@ -46,7 +46,7 @@ async def test_a_second_close_keeps_its_own_time() -> None:
 async def test_a_close_that_is_cancelled_twice_still_ends_all_connections(
     turns: int,
 ) -> None:
-    """The second time comes while it already gives up."""
+    """The second time while it fails the records."""
     async with Leader(silent) as leader, asyncio.timeout(PATIENCE):
         sender = producer(leader, linger_ms=0)
         await sender.start()
@@ -66,7 +66,7 @@ async def test_a_close_that_is_cancelled_twice_still_ends_all_connections(
 
 
 async def test_a_refused_producer_id_names_the_records_partition() -> None:
-    """Of each of two partitions the records fail with an error of their own."""
+    """The records of each of two partitions fail with a separate error."""
     refusals = 0
 
     def refuse(asked: Asked) -> None:
@@ -91,7 +91,7 @@ async def test_a_refused_producer_id_names_the_records_partition() -> None:
 
 
 async def test_a_broker_that_knows_no_producer_ids_is_an_error_that_says_so() -> None:
-    """It is older than Kafka 0.11; without idempotence it is written to."""
+    """It is older than Kafka 0.11; without idempotence it works."""
     versions = {api.name: (api.oldest, api.newest) for api in APIS}
     del versions["InitProducerId"]
     async with Leader(versions=versions) as leader:
@@ -105,7 +105,7 @@ async def test_a_broker_that_knows_no_producer_ids_is_an_error_that_says_so() ->
 
 
 async def test_metadata_that_does_not_come_names_the_topic() -> None:
-    """Time is up before the broker has said anything of it."""
+    """The time limit passes before the broker has answered about it."""
     async with Leader() as leader, producer(leader, max_block_ms=50) as sender:
         leader.answers["Metadata"] = silent
         with pytest.raises(RequestTimedOutError) as caught:
@@ -115,7 +115,7 @@ async def test_metadata_that_does_not_come_names_the_topic() -> None:
 
 
 async def test_numbers_stay_right_whoever_is_cancelled() -> None:
-    """Deliveries, flushes and sends are cancelled while batches are under way."""
+    """Deliveries, flushes and sends are cancelled while batches are in flight."""
     async with Broker() as broker, asyncio.timeout(PATIENCE):
         async with producer(broker, linger_ms=0, batch_size=200) as sender:
             kept = []

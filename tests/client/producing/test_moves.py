@@ -1,4 +1,4 @@
-"""Producers while leaders move, nodes stop and answers are lost: once, and in order."""
+"""Producers while leaders move, nodes stop and responses are lost."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ KEYS = [b"k%d" % n for n in range(7)]
 
 
 async def sent(sender: Producer, numbers: Sequence[int]) -> list[Delivery]:
-    """Sends numbered records, each with the key that its number has."""
+    """Sends numbered records, each with the key of its number."""
     return [
         await sender.send("t", b"%06d" % n, key=KEYS[n % len(KEYS)]) for n in numbers
     ]
 
 
 def assert_all_are_there_once_and_in_order(broker: Broker, count: int) -> None:
-    """The numbers of each key go up by the number of keys."""
+    """The numbers of each key increase by the number of keys."""
     found: dict[bytes | None, list[int]] = {}
     for rows in all_records(broker, "t"):
         for row in rows:
@@ -41,7 +41,7 @@ def assert_all_are_there_once_and_in_order(broker: Broker, count: int) -> None:
 
 
 async def test_leaders_that_move_lose_and_repeat_nothing() -> None:
-    """Three partitions go round three nodes while records flow."""
+    """Three partitions move around three nodes while records are sent."""
     async with Broker(nodes=3) as broker, asyncio.timeout(PATIENCE):
         await made(broker, 3)
         async with producer(broker, batch_size=200, linger_ms=0) as sender:
@@ -49,7 +49,7 @@ async def test_leaders_that_move_lose_and_repeat_nothing() -> None:
             for turn in range(12):
                 deliveries += await sent(sender, range(turn * 100, turn * 100 + 100))
                 broker.move_partition("t", turn % 3, 1 + turn % 3)
-                # Some of these are sent to who was the leader.
+                # Some of these are sent to the former leader.
                 await deliveries[turn * 100]
             await sender.flush()
             rows = all_records(broker, "t")
@@ -60,7 +60,7 @@ async def test_leaders_that_move_lose_and_repeat_nothing() -> None:
 
 
 async def test_nodes_that_stop_lose_and_repeat_nothing() -> None:
-    """Each of three nodes stops and starts while records flow."""
+    """Each of three nodes stops and starts while records are sent."""
     async with Broker({"default.replication.factor": 3}, nodes=3) as broker:
         async with asyncio.timeout(PATIENCE), producer(broker, batch_size=200) as it:
             number = 0
@@ -76,7 +76,7 @@ async def test_nodes_that_stop_lose_and_repeat_nothing() -> None:
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 async def test_answers_that_are_lost_repeat_nothing(codec: str) -> None:
-    """Every third Produce is written and not answered: its batch is sent again."""
+    """Every third response to Produce is lost: its batch is retried."""
     async with LossyRelay(every=3) as relay, Broker(advertise=relay.address) as broker:
         relay.target = broker.port
         settings = {"batch_size": 150, "linger_ms": 0, "compression_type": codec}
@@ -91,7 +91,7 @@ async def test_answers_that_are_lost_repeat_nothing(codec: str) -> None:
 
 
 async def test_without_numbers_nothing_is_lost_when_answers_are() -> None:
-    """Some of it is written twice, which is what acks=1 without idempotence means."""
+    """Some is written twice, as with acks=1 without idempotence."""
     async with LossyRelay(every=3) as relay, Broker(advertise=relay.address) as broker:
         relay.target = broker.port
         settings = {"batch_size": 150, "acks": 1, "enable_idempotence": False}
@@ -105,7 +105,7 @@ async def test_without_numbers_nothing_is_lost_when_answers_are() -> None:
 
 
 async def test_the_new_leader_is_taken_from_the_answer_of_the_old_one() -> None:
-    """Neither back-off nor metadata is waited for (KIP-951): both take a minute."""
+    """Neither the back-off nor metadata (KIP-951), which take a minute here."""
     async with Broker(nodes=3) as broker, asyncio.timeout(PATIENCE / 2):
         await made(broker, 1)
         slow = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
@@ -118,7 +118,7 @@ async def test_the_new_leader_is_taken_from_the_answer_of_the_old_one() -> None:
 
 
 async def test_a_topic_that_is_made_again_is_written_to() -> None:
-    """It has another id and no numbers; records go on."""
+    """It has another id and no sequence numbers; records are written."""
     async with Broker() as broker, asyncio.timeout(PATIENCE):
         await made(broker, 2)
         async with producer(broker) as sender:
@@ -131,7 +131,7 @@ async def test_a_topic_that_is_made_again_is_written_to() -> None:
 
 
 async def test_moves_do_not_stop_a_producer_without_acks() -> None:
-    """What goes to the wrong node is lost, as acks=0 means; the rest is there."""
+    """Records for the wrong node are lost with acks=0; the rest is written."""
     async with Broker(nodes=3) as broker, asyncio.timeout(PATIENCE):
         await made(broker, 1)
         async with producer(broker, acks=0, linger_ms=0) as sender:

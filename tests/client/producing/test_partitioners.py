@@ -1,4 +1,4 @@
-"""Partitioners: where records go, and that Java's client sends them there, too."""
+"""Partitioners choose the same partitions as the Java client."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ JAVA = [
 def test_a_key_goes_where_javas_client_sends_it(
     key: str, signed: int, of_7: int, of_100: int
 ) -> None:
-    """The hash and the partitions are those that kafka-clients printed."""
+    """The hash and the partitions printed by kafka-clients."""
     data = bytes.fromhex(key)
     assert murmur2(data) == signed & 0xFFFF_FFFF
     assert partition_for_key(data, 7) == of_7
@@ -62,7 +62,7 @@ def test_a_key_goes_where_javas_client_sends_it(
 
 
 def test_round_robin_takes_turns_topic_by_topic() -> None:
-    """Partitions without a leader are left out; keys do not count."""
+    """Partitions without a leader are left out; keys are ignored."""
     choose = RoundRobinPartitioner()
     assert [choose("t", b"k", range(4), [0, 1, 3]) for _ in range(4)] == [0, 1, 3, 0]
     assert choose("u", None, range(4), [0, 1, 3]) == 0
@@ -80,13 +80,13 @@ def test_records_stick_until_a_batch_of_their_partition_is_full() -> None:
 
 
 def test_records_stick_while_there_is_room_in_a_batch() -> None:
-    """What others have sent to the partition does not make two batches of one."""
+    """Records that other partitioners sent there do not split a batch."""
     sticky = StickyPartitioner(95, lambda *_: True, Random(1))
     assert len({sticky.partition("t", 10, range(3), [0, 1, 2]) for _ in range(50)}) == 1
 
 
 def test_records_leave_a_partition_that_nobody_leads() -> None:
-    """A partition with a leader is drawn, and stays when the other is back."""
+    """A partition with a leader is chosen, and kept when the other is back."""
     sticky = StickyPartitioner(1_000, lambda *_: True, Random(1))
     first = sticky.partition("t", 10, range(2), [0, 1])
     other = 1 - first

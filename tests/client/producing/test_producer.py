@@ -1,4 +1,4 @@
-"""The producer: records go out in batches and come back as they were sent."""
+"""The producer: records are sent in batches and read back unchanged."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ async def broker(request: pytest.FixtureRequest) -> AsyncIterator[Broker]:
         yield made
 
 
-# -- what comes back
+# -- delivery
 
 
 @pytest.mark.parametrize("codec", CODECS)
 async def test_records_are_read_back_as_they_were_sent(
     broker: Broker, codec: str
 ) -> None:
-    """Keys, values, headers and timestamps, null and empty; and each at its offset."""
+    """Keys, values, headers and timestamps, null and empty; each at its offset."""
     rows: list[tuple[Any, ...]] = [
         (b"k", b"v", 1_000, []),
         (None, b"v" * 40_000, 999, [("a", b"1"), ("a", None), ("ß", b"")]),
@@ -78,7 +78,7 @@ async def test_records_are_read_back_as_they_were_sent(
 
 @pytest.mark.parametrize("acks", ["0", "1", "all", 0, -1])
 async def test_acks_of_all_kinds_deliver(broker: Broker, acks: object) -> None:
-    """With 0 nobody tells an offset; numbers are for all acks only."""
+    """With acks=0 there is no offset; only acks=all has sequence numbers."""
     async with producer(broker, acks=acks) as sender:
         place = await sender.send_and_wait("t", b"v", partition=1)
         assert place.offset == (-1 if acks in {"0", 0} else 0)
@@ -90,7 +90,7 @@ async def test_acks_of_all_kinds_deliver(broker: Broker, acks: object) -> None:
 
 
 async def test_the_topic_may_have_its_own_time(broker: Broker) -> None:
-    """With LogAppendTime the answer has it."""
+    """With LogAppendTime the response has it."""
     async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         configs = {"message.timestamp.type": "LogAppendTime"}
         (await admin.create_topics([NewTopic("t", configs=configs)])).check()
@@ -100,7 +100,7 @@ async def test_the_topic_may_have_its_own_time(broker: Broker) -> None:
     assert place.timestamp == record.timestamp_ms > 1
 
 
-# -- where it goes
+# -- partitions
 
 
 async def test_keys_go_where_their_hash_says_and_stay_in_order(broker: Broker) -> None:
@@ -123,7 +123,7 @@ async def test_keys_go_where_their_hash_says_and_stay_in_order(broker: Broker) -
 async def test_records_without_keys_fill_batches_and_reach_all_partitions(
     broker: Broker,
 ) -> None:
-    """Almost 1,000 bytes in each batch but the last, and each partition its share."""
+    """Almost 1,000 bytes in each batch but the last, and equal partitions."""
     async with producer(broker, batch_size=1_000, linger_ms=10_000) as sender:
         for _ in range(900):
             await sender.send("t", b"v" * 90)
@@ -136,7 +136,7 @@ async def test_records_without_keys_fill_batches_and_reach_all_partitions(
 
 
 async def test_a_partitioner_may_be_ones_own(broker: Broker) -> None:
-    """It sees topic, key and partitions; what it says has to be a partition."""
+    """It gets topic, key and partitions, and must return a partition."""
     seen: list[object] = []
 
     def choose(topic: str, key: bytes | None, every: Any, available: Any) -> int:
@@ -163,7 +163,7 @@ async def test_keys_may_be_left_out_of_account(broker: Broker) -> None:
 
 
 async def test_a_partition_that_there_is_not_is_waited_for(broker: Broker) -> None:
-    """It may be made meanwhile; else time is up, and the error names it."""
+    """It may be created meanwhile; otherwise the timeout error names it."""
     async with producer(broker, max_block_ms=30) as sender:
         with pytest.raises(RequestTimedOutError, match="topic 't', partition 3: "):
             await sender.send("t", b"v", partition=3)
@@ -180,7 +180,7 @@ async def test_a_partition_that_there_is_not_is_waited_for(broker: Broker) -> No
 
 
 async def test_a_topic_is_made_by_sending_to_it(broker: Broker) -> None:
-    """With auto.create.topics.enable; and its partitions can be asked for."""
+    """With auto.create.topics.enable; its partitions can be listed."""
     async with producer(broker) as sender:
         rows = await sender.partitions_for("t")
         assert [row.partition for row in rows] == [0, 1, 2]
@@ -188,7 +188,7 @@ async def test_a_topic_is_made_by_sending_to_it(broker: Broker) -> None:
 
 
 async def test_a_topic_that_cannot_be_fails_at_once(broker: Broker) -> None:
-    """Its name is illegal."""
+    """Its name is invalid."""
     async with producer(broker) as sender:
         with pytest.raises(InvalidTopicError, match="topic 'a b'"):
             await sender.send("a b", b"v")
@@ -197,21 +197,21 @@ async def test_a_topic_that_cannot_be_fails_at_once(broker: Broker) -> None:
 async def test_a_topic_that_is_not_made_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without auto creation time is up, and the error says why."""
+    """Without auto creation, the timeout error gives the reason."""
     config = {"auto.create.topics.enable": False}
     async with Broker(config) as broker, producer(broker) as sender:
         pass_deadline_after_failure(monkeypatch)
         with pytest.raises(RequestTimedOutError) as caught:
             await sender.send("t", b"v")
-        assert "Metadata, topic 't': time is up" in str(caught.value)
+        assert "Metadata, topic 't': timed out" in str(caught.value)
         assert isinstance(caught.value.__cause__, UnknownTopicError)
 
 
-# -- what cannot be sent
+# -- invalid records
 
 
 async def test_serializers_make_bytes_and_their_errors_are_the_senders() -> None:
-    """What is not bytes needs one."""
+    """Other types than bytes need a serializer; None does not pass through it."""
     async with Broker() as broker:
         async with producer(broker) as sender:
             for bad in ({"value": "text"}, {"key": 1}, {"headers": [("a", "b")]}):
@@ -227,12 +227,13 @@ async def test_serializers_make_bytes_and_their_errors_are_the_senders() -> None
             with pytest.raises(SerializationError, match="serializer failed") as caught:
                 await sender.send("t", 1)
             assert isinstance(caught.value.__cause__, TypeError)
+            await sender.send_and_wait("t", "no key")
         found = [(record.key, record.value) for record in records(broker, "t")]
-        assert found == [(b"k", b"v"), (b"key", b"value")]
+        assert found == [(b"k", b"v"), (b"key", b"value"), (None, b"no key")]
 
 
 async def test_a_record_that_is_too_large_is_refused_at_once() -> None:
-    """For a request, or for all the memory; the error says which."""
+    """For a request, or for the memory; the error says which."""
     async with Broker() as broker:
         async with producer(broker, max_request_size=1_000) as sender:
             with pytest.raises(MessageTooLargeError, match="max_request_size is 1000"):
@@ -265,7 +266,7 @@ async def test_senders_wait_for_memory_and_all_is_sent(broker: Broker) -> None:
 
 
 async def test_a_send_that_is_cancelled_sends_nothing(broker: Broker) -> None:
-    """At any await: waiting for metadata, for its turn, for memory."""
+    """At any await: for metadata, for its turn, for memory."""
     size = 5_000
 
     async def make() -> None:
@@ -289,7 +290,7 @@ async def test_a_send_that_is_cancelled_sends_nothing(broker: Broker) -> None:
 
 
 async def test_flush_sends_what_lingers() -> None:
-    """All of it is there afterwards; nothing to flush is no wait."""
+    """All records are written afterwards; an empty flush does not wait."""
     async with Broker() as broker, producer(broker, linger_ms=60_000) as sender:
         await sender.flush()
         deliveries = [await sender.send("t", b"%d" % n) for n in range(10)]
@@ -299,7 +300,7 @@ async def test_flush_sends_what_lingers() -> None:
 
 
 async def test_close_sends_what_lingers_and_then_no_more() -> None:
-    """Whatever is asked for later is refused."""
+    """Later calls raise an error."""
     async with Broker() as broker, asyncio.timeout(PATIENCE):
         sender = producer(broker, linger_ms=60_000)
         await sender.start()

@@ -1,4 +1,4 @@
-"""Batches that are too large for the topic go again in two (MESSAGE_TOO_LARGE)."""
+"""Batches that are too large for the topic are split (MESSAGE_TOO_LARGE)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from kohort.protocol.records import read_header, read_records
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 LIMIT = 1_000
 LIMITED: dict[str, Any] = {"max.message.bytes": str(LIMIT)}
-"""Of the topic: it takes batches of 1,000 bytes."""
+"""A topic setting: batches of at most 1,000 bytes."""
 
 
 def noise(number: int, size: int = 150) -> bytes:
-    """A value that no codec makes smaller."""
+    """A value that does not compress."""
     return b"%04d" % number + random.Random(number).randbytes(size)
 
 
@@ -42,7 +42,7 @@ def noise(number: int, size: int = 150) -> bytes:
 async def test_a_batch_is_divided_until_it_is_small_enough(
     codec: str, settings: dict[str, Any]
 ) -> None:
-    """50 records in a batch of 8 KB: all arrive, once, in order, with their offsets."""
+    """50 records in a batch of 8 KB: all are written, once, in order."""
     async with Broker() as broker, asyncio.timeout(PATIENCE):
         await made(broker, **LIMITED)
         several = {"linger_ms": 1_000, "compression_type": codec, **settings}
@@ -73,7 +73,7 @@ async def test_a_batch_is_divided_until_it_is_small_enough(
 
 
 async def test_one_record_that_is_too_large_fails_alone() -> None:
-    """Those with it in the batch, before it and behind it, are delivered in order."""
+    """The others in the batch, before and after it, are written in order."""
     async with Broker() as broker, asyncio.timeout(PATIENCE):
         await made(broker, **LIMITED)
         async with producer(broker, linger_ms=1_000) as sender:
@@ -97,7 +97,7 @@ async def test_one_record_that_is_too_large_fails_alone() -> None:
 
 
 async def test_what_is_under_way_behind_it_stays_behind_it() -> None:
-    """Five batches in flight, each too large, while every third answer is lost."""
+    """Five batches in flight, each too large; every third response is lost."""
     settings = {"linger_ms": 5, "batch_size": 3_000, "retry_backoff_ms": 1}
     async with (
         asyncio.timeout(PATIENCE),
@@ -116,7 +116,7 @@ async def test_what_is_under_way_behind_it_stays_behind_it() -> None:
 
 
 async def test_parts_do_not_count_as_attempts() -> None:
-    """With one retry, a part that fails once for another reason is sent again."""
+    """With one retry, a part that fails once for another reason is retried."""
     leader = answering(ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NOT_ENOUGH_REPLICAS)
     async with leader, producer(leader, linger_ms=1_000, retries=1) as sender:
         both = [await sender.send("t", b"v", partition=0) for _ in range(2)]
@@ -127,7 +127,7 @@ async def test_parts_do_not_count_as_attempts() -> None:
 
 
 async def test_close_gives_parts_up_too() -> None:
-    """The broker does not answer any more once it has said that it is too large."""
+    """The broker does not respond after its MESSAGE_TOO_LARGE."""
     codes = [ErrorCode.MESSAGE_TOO_LARGE]
 
     def answer(asked: Any) -> None:
@@ -147,7 +147,7 @@ async def test_close_gives_parts_up_too() -> None:
 @pytest.mark.parametrize("codec", range(5))
 @pytest.mark.parametrize("sizes", [[1, 1], [900, 1, 1], [1, 1, 900], [10] * 100])
 def test_halves_are_the_records_of_the_whole(codec: int, sizes: list[int]) -> None:
-    """Of about the same size, in order, with the numbers that the whole had."""
+    """The parts are about equal, in order, with the numbers of the whole."""
     whole = Batch("t", 0, 7, 0.0, 1.0)
     for number, size in enumerate(sizes):
         tail = encode_tail(b"k", bytes(size), [("h", None)])

@@ -2,9 +2,9 @@
 
     python -m tests.conformance.differential REFERENCE:PORT BROKER:PORT --seed 1
 
-Both brokers get the same requests; after each one their answers, and what they say
-about the group or partition, have to agree. What differs is shortened, and printed.
-Exit status 1 if anything differs. README.md in the folder above tells the rest.
+Both brokers get the same requests; after each one their responses, and their state of
+the group or partition, have to agree. Differences are shortened, and printed. Exit
+status 1 if there are any. README.md in the folder above has the details.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.conformance.differential.run import JOBS, compare, judge_of, say
 
 
 async def main() -> int:
-    """Runs what the command line asks for."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.conformance.differential",
         description=(__doc__ or "").partition("\n")[0],

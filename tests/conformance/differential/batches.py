@@ -1,10 +1,11 @@
-"""Record batches, good and odd, and a view of them that brokers can be compared by."""
+"""Record batches, valid and unusual, and a form in which brokers can be compared."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
 import time
+from collections.abc import Callable
 from typing import Any
 
 from kohort.protocol import compression
@@ -19,7 +20,7 @@ from kohort.protocol.varints import varint
 
 OLDER_MS, LATER_MS = 10**7, 10**8
 """Less than `segment.ms`: a fetch ends with a segment, and Kafka begins another one for
-a record that is so much later than the segment's first one."""
+a record that is this much later than the segment's first one."""
 _ATTRIBUTES = {"control": 0x20, "transactional": 0x10, "append time": 0x08}
 _FIELD = {
     "length": 1,
@@ -36,7 +37,7 @@ def batch(now_ms: int, step: dict[str, Any], producer: tuple[int, int, int]) -> 
     """The batch of a step that produces.
 
     Args:
-        now_ms: the time, as both brokers get it.
+        now_ms: the time for both brokers.
         step: see `log_steps`.
         producer: id, epoch and base sequence; -1 each for none.
     """
@@ -115,12 +116,21 @@ def _record(number: int, step: dict[str, Any], fault: str) -> bytes:
     return (b"\xff" * 6 if fault == "varint long" else length) + body
 
 
-def shown(data: bytes | None, masks_size: bool) -> list[Any]:
+def _has_producer(producer_id: int) -> bool:
+    return producer_id >= 0
+
+
+def shown(
+    data: bytes | None,
+    masks_size: bool,
+    producer: Callable[[int], Any] = _has_producer,
+) -> list[Any]:
     """The batches of a Fetch response; the last one may be cut off.
 
     Args:
         data: the records.
-        masks_size: whether the broker compressed them itself: sizes are its own.
+        masks_size: whether the broker compressed them itself, so that sizes differ.
+        producer: the form of a producer id.
     """
     out: list[Any] = []
     position = 0
@@ -130,19 +140,24 @@ def shown(data: bytes | None, masks_size: bool) -> list[Any]:
         end = position + 12 + fields[1]
         if end > len(data):
             break
-        out.append(_shown_batch(data[position:end], fields, masks_size))
+        out.append(_shown_batch(data[position:end], fields, masks_size, producer))
         position = end
     if position < len(data):
         out.append("a part" if masks_size else f"{len(data) - position} bytes of one")
     return out
 
 
-def _shown_batch(data: bytes, fields: tuple[int, ...], masks_size: bool) -> Any:
+def _shown_batch(
+    data: bytes,
+    fields: tuple[int, ...],
+    masks_size: bool,
+    producer: Callable[[int], Any],
+) -> Any:
     base, length, epoch, _, crc, attributes, last, first_ms, max_ms = fields[:9]
     is_own_time = bool(attributes & LOG_APPEND_TIME)
     try:
         body = compression.decompress(attributes & CODEC_MASK, data[HEADER_SIZE:])
-    except Exception as error:  # noqa: BLE001 - what a broker stored
+    except Exception as error:
         body = repr(error).encode()
     return {
         "offsets": [base, base + last],
@@ -150,7 +165,7 @@ def _shown_batch(data: bytes, fields: tuple[int, ...], masks_size: bool) -> Any:
         "epoch": epoch,
         "attributes": attributes,
         "times": "own" if is_own_time else [shown_time(first_ms), shown_time(max_ms)],
-        "producer": [fields[9] >= 0, *fields[10:12]],
+        "producer": [producer(fields[9]), *fields[10:12]],
         "records": fields[12],
         "crc": "right" if crc == crc_of(data[21:]) else "wrong",
         "data": hashlib.sha1(body).hexdigest()[:8],
@@ -158,7 +173,7 @@ def _shown_batch(data: bytes, fields: tuple[int, ...], masks_size: bool) -> Any:
 
 
 def shown_time(at_ms: int) -> Any:
-    """A time; those near to a time of a step have its name."""
+    """A time; one close to a time of a step is shown by name."""
     distance = at_ms - time.time() * 1000
     meant = {"now": 0, "old": -OLDER_MS, "later": LATER_MS}
     near = [name for name, apart in meant.items() if abs(distance - apart) < 10**6]

@@ -1,4 +1,4 @@
-"""A broker's group, and its members' processes, as group steps see them."""
+"""A broker's group, and its members' processes, from the view of group steps."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from tests.conformance.member import meta
 from tests.conformance.symbols import render
 
 TOPICS = ["differential-t", "differential-u"]
-"""Committed for; every sequence has a group of its own, so they share the topics."""
+"""Topics of commits; every sequence has a separate group, so they can share the topics.
+"""
 MADE_UP = "made-up"
 
 
 @dataclass
 class Actor:
-    """What a broker told one process."""
+    """One process's state, from a broker's responses."""
 
     name: str
     member_id: str = ""
@@ -34,16 +35,16 @@ class Actor:
 
     @property
     def instance(self) -> str | None:
-        """The group.instance.id that it is configured with."""
+        """Its configured group.instance.id."""
         return INSTANCES.get(self.name)
 
     @property
     def waits(self) -> bool:
-        """Whether a join or a sync of it has no answer yet."""
+        """True if a join or a sync of it has no response yet."""
         return self.joining is not None or self.syncing is not None
 
     def forget(self) -> None:
-        """Has no member id any more."""
+        """Forgets its member id."""
         self.old_id, self.member_id = self.member_id or self.old_id, ""
         self.generation = -1
 
@@ -69,7 +70,7 @@ class GroupSide:
     # -- steps
 
     def requests(self, step: Step) -> list[Request]:
-        """The request of a step; none where a process waits for the one before."""
+        """The request of a step; none if a process waits for its previous one."""
         actor = self.actors[step["actor"]]
         made: Request | None = getattr(self, f"_{step['do']}")(actor, step)
         return [made] if made else []
@@ -83,14 +84,14 @@ class GroupSide:
             actor.syncing = request
 
     def restart(self, step: Step) -> None:
-        """The process starts again; or has only lost its connections."""
+        """Restarts the process, or only loses its connections."""
         actor = self.actors[step["actor"]]
         actor.joining = actor.syncing = None
         if step["forgets"]:
             actor.forget()
 
     def _has(self, actor: Actor, step: Step) -> str:
-        """The member id that a step brings."""
+        """The member id in a step's request."""
         match step.get("id", "own"):
             case "own":
                 return actor.member_id
@@ -185,7 +186,7 @@ class GroupSide:
     def _leave(self, actor: Actor, step: Step) -> Request:
         fields = self._brings(actor, step)
         names = ("member_id", "group_instance_id")
-        # Before v3 the member is named beside the group.
+        # Before v3 the member is a field beside the group.
         fields["members"] = [{name: fields[name] for name in names}]
         return Request(actor.name, "LeaveGroup", step["version"], fields)
 
@@ -216,10 +217,10 @@ class GroupSide:
     def _list(self, actor: Actor, step: Step) -> Request:
         return Request(actor.name, "ListGroups", step["version"], {})
 
-    # -- answers
+    # -- responses
 
     def absorb(self, request: Request) -> None:
-        """What the process learns of an answer, unless it has started again since."""
+        """Updates the process from a response, unless it has restarted since."""
         actor = self.actors[request.who]
         assert request.call is not None
         body = request.call.future.result().body
@@ -253,7 +254,7 @@ class GroupSide:
         actor.leads = code == 0 and body["leader"] == body["member_id"]
 
     def shown(self, request: Request) -> Any:
-        """An answer, with symbols for ids."""
+        """A response, with symbols for ids."""
         assert request.call is not None
         outcome = request.call.future.result()
         if outcome.body is None:
@@ -268,7 +269,7 @@ class GroupSide:
         return render(body, self.env.symbols, response=True)
 
     async def state(self) -> Any:
-        """What DescribeGroups says, without member ids."""
+        """The result of DescribeGroups, without member ids."""
         wanted = {"groups": [self.group]}
         request = Request("watcher", "DescribeGroups", 6, wanted)
         await self.connections.send(request)
@@ -281,7 +282,7 @@ class GroupSide:
         return render(shown, self.env.symbols, response=True)
 
     async def keep_alive(self, step: Step) -> None:
-        """A heartbeat of each actor that a wait keeps alive."""
+        """Sends a heartbeat for each actor that a wait keeps alive."""
         beats = [
             self._heartbeat(actor, {"version": 4})
             for actor in map(self.actors.__getitem__, step["alive"])
@@ -294,7 +295,7 @@ class GroupSide:
 
 
 async def make_topics(target: Target) -> None:
-    """Makes the topics that all sequences commit for."""
+    """Creates the topics of all sequences."""
     env = Env(target)
     try:
         connection = await env.open("topics")

@@ -14,9 +14,9 @@ INSTANCES = {"S": "i-S", "S2": "i-S", "T": "i-T", "T2": "i-T"}
 PROTOCOLS = [["x", "y"], ["x", "y"], ["y", "x"], ["x"], ["y"], ["z"], []]
 TOO_LARGE = 4097
 METADATA = [0, 0, 0, TOO_LARGE - 1, TOO_LARGE]
-"""Sizes of an offset's metadata; `offset.metadata.max.bytes` is 4096."""
+"""Lengths of an offset's metadata; `offset.metadata.max.bytes` is 4096."""
 BURST = 5
-"""Steps between two waits where timers run out."""
+"""Steps between two waits in which timers fire."""
 
 _WEIGHTS = {
     "advance": 40,
@@ -54,9 +54,9 @@ class _Maker:
     """Makes steps for one sequence.
 
     Args:
-        rng: decides.
+        rng: makes the choices.
         profile: of the brokers.
-        is_quick: whether timers run out.
+        is_quick: whether timers fire.
     """
 
     def __init__(self, rng: random.Random, profile: Profile, is_quick: bool) -> None:
@@ -66,7 +66,7 @@ class _Maker:
         self.rebalance_ms = TIMER_MS if is_quick and rng.random() < 0.7 else 60_000
 
     def any_step(self, but: frozenset[str] | set[str] = frozenset()) -> Step:
-        """A step of any kind, or of any but these."""
+        """A step of any kind, or of any except these."""
         kinds = {k: w for k, w in _WEIGHTS.items() if k not in but}
         (kind,) = self.rng.choices(list(kinds), list(kinds.values()))
         step: Step = {"do": kind, "actor": self.rng.choice(self.actors)}
@@ -74,7 +74,7 @@ class _Maker:
         return step | made() if made else step
 
     def wait(self) -> Step:
-        """A wait for all timers, but those of members that go on with heartbeats."""
+        """A wait for all timers, except those of members that keep heartbeating."""
         alive = self.rng.sample(self.actors, self.rng.randint(0, len(self.actors)))
         return {"do": "wait", "actor": alive[0] if alive else "", "alive": alive}
 
@@ -88,7 +88,7 @@ class _Maker:
         return {"forgets": self.rng.random() < 0.7}
 
     def _named(self) -> Step:
-        """How a request names its member: 1 in 4 is odd."""
+        """The member fields of a request: 1 in 4 is unusual."""
         odd = self.rng.random() < 0.25
         return {
             "id": self.rng.choice(["", "made-up", "old", "other"]) if odd else "own",
@@ -140,8 +140,8 @@ class _Maker:
         partitions = self.rng.sample([0, 1, 9], self.rng.randint(1, 2))
         metadata = self.rng.choice(METADATA)
         if metadata == TOO_LARGE and 1 not in partitions:
-            # Kafka makes a group for a commit of which nothing is stored, and shows it
-            # when a record of any other group follows in the same partition.
+            # Kafka creates a group for a commit even if it refuses all offsets, and
+            # shows it after a record of any other group in the same partition.
             partitions.append(1)
         return self._named() | {
             "generation": self._generation(),

@@ -1,8 +1,8 @@
 """Decides whether a sequence shows a difference, and shortens it.
 
-Requests that are sent together have more than one allowed outcome. If the broker's is
-not that of the reference, the reference gets the sequence alone, several times: it is
-a difference only if none of these runs ends as the broker's did.
+Requests that are sent together have more than one allowed outcome. If the broker's
+outcome differs from the reference's, the reference gets the sequence alone, several
+times: it is a difference only if none of these runs ends as the broker's did.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AGAIN = 2
 FIRST = 6
 """Runs of the reference before all others."""
 ENOUGH = 20
-"""Runs of the reference after which a difference is one."""
+"""Runs of the reference after which a difference counts."""
 
 
 @dataclass
@@ -36,8 +36,8 @@ class Finding:
     """A sequence that shows a difference.
 
     Attributes:
-        sequence: as short as it could be made.
-        played: how it went the last time.
+        sequence: shortened as far as possible.
+        played: its last play.
         outcomes: of the reference alone, see the head of this module.
     """
 
@@ -54,11 +54,12 @@ class Judge:
         reference: Apache Kafka.
         broker: compared with it.
         make: a side for a broker.
-        gate: limits how many sequences are at work at a time.
-        runs: times that the reference gets requests that are sent together.
-        counted: how often each verdict was given; "races" are different outcomes that
-            the reference has, too, "unjudged" those after steps that hardly ever end
-            in the same way.
+        gate: limits the number of sequences at work at a time.
+        runs: number of reference runs for requests that are sent together.
+        counted: number of each verdict; "races" are different outcomes that the
+            reference has, too, "unjudged" those after steps that hardly ever end in the
+            same way.
+        slow: the sequences that were slow in each try.
     """
 
     reference: Target
@@ -67,16 +68,18 @@ class Judge:
     gate: asyncio.Semaphore
     runs: int = 40
     counted: Counter[str] = field(default_factory=Counter)
+    slow: list[Sequence] = field(default_factory=list)
 
     async def look_at(
         self, sequence: Sequence, tries: int = TRIES, again: int = AGAIN
     ) -> Finding | None:
-        """A difference that the sequence shows, if it does.
+        """Returns a difference that the sequence shows, or None.
 
         Args:
-            sequence: is played.
-            tries: times that it is played at most, to get past choices and races.
-            again: times that it has to differ, where requests go one after the other.
+            sequence: to play.
+            tries: maximum number of plays, to get past choices and races.
+            again: number of times that it has to differ, if requests are sent one after
+                the other.
         """
         differed = 0
         last = SLOW
@@ -103,18 +106,20 @@ class Judge:
             else:
                 self.counted["unjudged"] += 1
             if sequence.timers_ms:
-                break  # once more would take a minute
+                break  # another run would take a minute
         self.counted[last] += 1
+        if last == SLOW:
+            self.slow.append(sequence)
         return None
 
     async def _outcomes(
         self, sequence: Sequence, wanted: tuple[str, ...]
     ) -> Counter[str]:
-        """How the last step ends on the reference alone.
+        """The outcomes of the last step on the reference alone.
 
-        Every other run sends what is sent together in another order. Only runs count
-        in which the steps before the last ended as they did here. It is over when the
-        last step has ended as wanted, or often enough in another way.
+        Every other run sends simultaneous requests in another order. Only runs count in
+        which the earlier steps ended as they did here. It ends when the last step has
+        ended as wanted, or often enough in another way.
         """
         found: Counter[str] = Counter()
 
@@ -125,7 +130,7 @@ class Judge:
             if played.verdict != SLOW and outcome[:-1] == wanted[:-1]:
                 found[outcome[-1]] += 1
 
-        # Most are seen soon; and where there are waits, many runs share one.
+        # Most are found soon; and with waits, many runs can wait together.
         for numbers in (range(FIRST), range(FIRST, self.runs)):
             await asyncio.gather(*(one(number) for number in numbers))
             if wanted[-1] in found:
@@ -133,7 +138,7 @@ class Judge:
         return found
 
     async def shorten(self, finding: Finding) -> Finding:
-        """Leaves out steps, first many and then one at a time, while it differs."""
+        """Removes steps, first many and then one at a time, while it differs."""
         steps = finding.played.moments[-1].number
         finding = replace(finding, sequence=finding.sequence.up_to(steps))
         size = max(1, steps // 2)

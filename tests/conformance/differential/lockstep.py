@@ -1,8 +1,8 @@
 """Plays one sequence on several brokers at once, a step at a time.
 
-After each step all brokers have to agree within `AGREE_S` seconds: which requests have
-an answer, what it is, and what the state is. Between the steps of a burst no timer
-runs out, see `Sequence.burst_s`; a wait goes on until none is left that might.
+After each step all brokers have to agree within `AGREE_S` seconds on the answered
+requests, the responses, and the state. Between the steps of a burst no timer fires, see
+`Sequence.burst_s`; a wait lasts until no timer is left.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.conformance.symbols import render
 
 AGREE_S = 1.5
 STILL = 5
-"""Looks at a broker between which nothing moved, after which nothing will."""
+"""Looks at a broker without any change after which no change is expected."""
 LOOK_S = 0.025
 BEAT_S = 0.4
 BEATS_A_LOOK = 2
@@ -34,10 +34,10 @@ WAIT_MOST_S = 30.0
 SAME = "same"
 DIFFERENT = "different"
 FREE = "free"
-"""Brokers have chosen different leaders where the one before was gone. Which member
-leads then depends on random ids, so what follows cannot be compared."""
+"""Brokers have chosen different leaders after the previous one was removed. The choice
+depends on random ids, so the rest cannot be compared."""
 SLOW = "slow"
-"""A burst took so long that timers may have run out in it."""
+"""A burst was slow: timers may have fired in it."""
 
 _CHOSEN = ("leader", "members", "skip_assignment")
 """Fields of a JoinGroup response that depend on the leader."""
@@ -46,13 +46,13 @@ NO_ANSWER = "no answer"
 
 @dataclass
 class Moment:
-    """A step, and what came of it: one item for each broker.
+    """A step and its results: one item for each broker.
 
     Attributes:
         number: of the step, from 1.
         step: the step.
         sent: the requests, as text.
-        answers: what was answered after it, by request; earlier ones included.
+        answers: responses after it, by request; also to earlier ones.
         states: of the group, or the partition.
     """
 
@@ -63,7 +63,7 @@ class Moment:
     states: list[Any] = field(default_factory=list)
 
     def of(self, side: int) -> str:
-        """What came of it on one broker."""
+        """The results on one broker."""
         answers = {
             label: shown[side]
             for label, shown in self.answers.items()
@@ -73,12 +73,12 @@ class Moment:
 
     @property
     def is_same(self) -> bool:
-        """Whether all brokers did the same."""
+        """True if all brokers gave the same."""
         return len({self.of(side) for side in range(len(self.states))}) == 1
 
     @property
     def is_free(self) -> bool:
-        """Whether they differ by their choice of a leader only."""
+        """True if they differ only by their choice of a leader."""
         found = False
         for shown in self.answers.values():
             if all(isinstance(each, dict) and "leader" in each for each in shown):
@@ -97,7 +97,7 @@ class Moment:
 
 @dataclass
 class Played:
-    """How a sequence went.
+    """A play of a sequence.
 
     Attributes:
         verdict: `SAME`, `DIFFERENT`, `FREE` or `SLOW`.
@@ -108,12 +108,12 @@ class Played:
     moments: list[Moment]
 
     def outcome(self, side: int) -> tuple[str, ...]:
-        """What one broker did, a string for each step."""
+        """The results of one broker, a string for each step."""
         return tuple(moment.of(side) for moment in self.moments)
 
     @property
     def is_raced(self) -> bool:
-        """Whether requests were sent together."""
+        """True if requests were sent together."""
         return any(moment.step["do"] == "together" for moment in self.moments)
 
 
@@ -132,9 +132,10 @@ async def play(
     Args:
         targets: the brokers.
         make: makes a side for one.
-        sequence: is played.
-        gate: limits how many sequences are at work; any number may wait.
-        order: shuffles requests that are sent together; else they go out as they stand.
+        sequence: to play.
+        gate: limits the number of sequences at work; any number may wait.
+        order: shuffles requests that are sent together; by default they keep their
+            order.
     """
     run = _Run([make(target) for target in targets], sequence, gate, order)
     try:
@@ -159,10 +160,10 @@ class _Run:
         self._order = order
         self._burst_began = 0.0
         self._open: dict[str, list[Request]] = {}
-        """Requests without an answer, one for each side, by label."""
+        """Unanswered requests, one for each side, by label."""
 
     async def steps(self) -> str:
-        """Plays all steps; the verdict."""
+        """Plays all steps; returns the verdict."""
         await self._gate.acquire()
         self._burst_began = time.monotonic()
         try:
@@ -231,7 +232,7 @@ class _Run:
         return Moment(number, step, told)
 
     async def _wait(self, step: Step) -> None:
-        """Until nothing has changed for so long that no timer is left."""
+        """Waits until nothing has changed for `quiet_s`: then no timer is left."""
         self._gate.release()
         now = changed = time.monotonic()
         end = now + WAIT_MOST_S
@@ -246,7 +247,7 @@ class _Run:
             if seen != before:
                 before, changed = seen, now
             is_over = now - changed > self._sequence.quiet_s or now > end
-            # Those that are kept alive need heartbeats in front of the gate, too.
+            # Members that are kept alive need heartbeats in front of the gate, too.
             if is_over and not self._gate.locked():
                 await self._gate.acquire()
                 return
@@ -254,7 +255,7 @@ class _Run:
     async def _keep_alive(self, step: Step) -> None:
         await asyncio.gather(*(side.keep_alive(step) for side in self.sides))
 
-    # -- what came of it
+    # -- results
 
     async def _look(self) -> tuple[list[Any], list[list[bool]]]:
         states = await asyncio.gather(*(side.state() for side in self.sides))
@@ -265,10 +266,10 @@ class _Run:
         return list(states), answered
 
     async def _settled(self, is_together: bool) -> list[Any]:
-        """The states, as soon as all brokers agree; or when it is late.
+        """The states, as soon as all brokers agree, or the time is over.
 
-        Requests that were sent together may end in different ways: then there is
-        nothing to agree on, and it is over when nothing moves any more.
+        Requests that were sent together may end in different ways. Then the brokers
+        need not agree, and the step ends when nothing changes any more.
         """
         calm_until = self._burst_began + self._sequence.calm_s - LOOK_S
         deadline = min(time.monotonic() + AGREE_S, calm_until)
@@ -289,13 +290,14 @@ class _Run:
                 return states
             if is_together and not is_open and still >= STILL:
                 return states
-            if time.monotonic() > deadline:
+            # The first look may have overtaken the request on a busy machine.
+            if time.monotonic() > deadline and (still or self._sequence.timers_ms):
                 return states
             before = seen
             await asyncio.sleep(LOOK_S)
 
     def _collect(self, moment: Moment) -> None:
-        """Takes the answers that have come, and lets the sides learn from them."""
+        """Collects the responses so far, and updates the sides from them."""
         done = {
             label: requests
             for label, requests in self._open.items()
@@ -314,7 +316,7 @@ class _Run:
 
 
 def _planned(side: Side, parts: list[Step]) -> list[Request]:
-    """The requests of some steps; a later one knows of those before it."""
+    """The requests of some steps; later ones know of the earlier ones."""
     planned = []
     for part in parts:
         requests = side.requests(part)
@@ -330,11 +332,11 @@ _UNTOLD = {
     "group_id": "<group>",
     "generation_id_or_member_epoch": -1,
 }
-"""Fields without a meaning for the reader, or as they nearly always are."""
+"""Fields that mean nothing to the reader, or nearly always have this value."""
 
 
 def _told(side: Side, request: Request) -> str:
-    """The fields of a request that say something."""
+    """The fields of a request that are worth showing."""
     fields = request.sent_fields if request.told is None else request.told
     shown = render(fields, side.env.symbols, response=False)
     kept = {k: v for k, v in shown.items() if v not in (None, [], _UNTOLD.get(k, ""))}

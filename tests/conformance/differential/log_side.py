@@ -1,4 +1,4 @@
-"""A broker's partition, its producers and consumers, as log steps see them."""
+"""A broker's partition, its producers and consumers, from the view of log steps."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ PARK_MS = 20_000
 PARTITIONS = 2
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 READY_S = 10.0
-"""Within which a new topic has a leader."""
+"""Time limit for a new topic to have a leader."""
 
 
 @dataclass
 class Actor:
-    """What a broker told one process."""
+    """One process's state, from a broker's responses."""
 
     name: str
     producer_id: int = -1
     epoch: int = -1
     sequence: int = 0
-    """Of the next record."""
+    """The sequence of the next record."""
     last: int = 0
-    """Of the first record of the last batch that was taken."""
+    """The sequence of the first record of the last accepted batch."""
     session: int = 0
     session_epoch: int = 0
 
@@ -205,7 +205,7 @@ class LogSide:
         return request
 
     def _park(self, actor: Actor, step: Step) -> Request:
-        """A fetch at the end that waits for bytes."""
+        """Sends a fetch at the end that waits for bytes."""
         whole = {"from": "end", "plus": 0, "most": 1 << 20, "partition_most": 1 << 20}
         rest = {"isolation": 0, "epoch": -1, "partitions": [0]}
         request = self._fetch(actor, step | whole | rest)
@@ -216,7 +216,7 @@ class LogSide:
     def _list_offsets(self, actor: Actor, step: Step) -> Request:
         now_ms = int(time.time() * 1000)
         meant = {"now": now_ms - 60_000, "later": now_ms + 10**9}
-        # Kafka finds a deleted record as well, until its segment is gone.
+        # Kafka finds a deleted record as well, until its segment is deleted.
         swapped = {MAX_TIMESTAMP: LATEST} if self._start else {}
         times = [swapped.get(at, at) for at in step["times"]]
         partitions = [
@@ -257,13 +257,13 @@ class LogSide:
         }
         return Request(actor.name, "OffsetForLeaderEpoch", step["version"], fields)
 
-    # -- answers
+    # -- responses
 
     def plan(self, request: Request) -> None:
-        """Nothing to remember."""
+        """Does nothing: there is nothing to remember."""
 
     def absorb(self, request: Request) -> None:
-        """What the process learns of an answer."""
+        """Updates the process from a response."""
         actor = self.actors[request.who]
         assert request.call is not None
         body = request.call.future.result().body
@@ -296,7 +296,7 @@ class LogSide:
             actor.session_epoch = request.fields["session_epoch"] + 1
 
     def shown(self, request: Request) -> Any:
-        """An answer, with records as a view of their batches."""
+        """A response, with records shown as their batches."""
         assert request.call is not None
         outcome = request.call.future.result()
         if outcome.body is None:
@@ -332,7 +332,7 @@ class LogSide:
             if not any(code for code, _ in found):
                 self._start, self._end = found[0][1], found[1][1]
                 return found
-            # Kafka has made a topic a little later than it says.
+            # Kafka creates a topic a little later than it answers.
             if not self._is_made or time.monotonic() > deadline:
                 return found
             await asyncio.sleep(0.05)
@@ -347,4 +347,4 @@ class LogSide:
         return int(answered["error_code"]), int(answered["offset"])
 
     async def keep_alive(self, step: Step) -> None:
-        """Nothing expires."""
+        """Does nothing: nothing expires here."""

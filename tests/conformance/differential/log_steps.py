@@ -1,4 +1,4 @@
-"""Makes random sequences of Produce, Fetch, and what goes with them."""
+"""Makes random sequences of Produce, Fetch, and related requests."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ CONFIGS = [
     {"compression.type": "gzip"},
     {"compression.type": "uncompressed"},
     {"message.timestamp.after.max.ms": "1000"},
-    {"message.timestamp.before.max.ms": "1000"},
+    # Far from both "now", on a busy machine, and "old".
+    {"message.timestamp.before.max.ms": "1000000"},
     {"min.insync.replicas": "2"},
 ]
-# Null records are not among them: Kafka never answers.
+# Null records are not included: Kafka never answers.
 FAULTS = [
     "crc",
     "magic 0",
@@ -74,7 +75,7 @@ _PARTITIONS = [[0], [0], [0], [0], [0, 1], [0, 1], [1, 0], [0, 9], [0, 0]]
 
 
 def sequence(rng: random.Random) -> Sequence:
-    """A sequence; its first step makes the topic."""
+    """A sequence; its first step creates the topic."""
     steps: list[Step] = [{"do": "topic", "actor": "P", "config": rng.choice(CONFIGS)}]
     steps += [_step(rng) for _ in range(rng.randint(8, 30))]
     return Sequence(steps)
@@ -110,7 +111,7 @@ def _produce(rng: random.Random) -> Step:
     if rng.random() < 0.25:
         step["fault"] = rng.choice(FAULTS)
         if step["fault"] == "record length":
-            # In a compressed batch Kafka does not see it.
+            # In a compressed batch Kafka does not detect it.
             step["codec"] = 0
     return step
 

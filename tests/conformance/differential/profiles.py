@@ -1,4 +1,4 @@
-"""Profiles: the settings of both brokers, and the sequences that they get."""
+"""Profiles: the settings of both brokers, and their sequences."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from tests.conformance import profiles
 
 @dataclass(frozen=True)
 class Profile:
-    """What is played against brokers with these settings.
+    """The sequences for brokers with these settings.
 
     Attributes:
         settings: of both brokers, with Kafka's keys.
-        makes: the kind of sequences: "groups", or "log" for produce and fetch.
+        makes: the kind of sequences: "groups", "log" for produce and fetch, or
+            "transactions".
         sessions_ms: session timeouts of members; one of them is refused.
         delay_ms: `group.initial.rebalance.delay.ms`.
-        quick: the share of sequences in which timers run out.
+        quick: the share of sequences in which timers fire.
     """
 
     settings: dict[str, str]
@@ -27,8 +28,8 @@ class Profile:
 
 
 TIMER_MS = 1500
-"""Timeouts that run out while a sequence is played. All of them are this long, so that
-a burst of steps fits between two waits on a machine that has other work."""
+"""Timeouts that fire while a sequence is played. All of them are this long, so that a
+burst of steps fits between two waits on a busy machine."""
 DELAY_MS = 1500
 
 PROFILES = {
@@ -45,8 +46,8 @@ PROFILES = {
         quick=1.0,
     ),
     "max2": Profile(profiles.PROFILES["max2"]),
-    # The cache of fetch sessions never fills up, and the cleaner never runs: the time
-    # at which they do is not compared.
+    # The cache of fetch sessions never fills up, and the cleaner never runs: their
+    # timing is not compared.
     "log": Profile(
         profiles.PROFILES["default"]
         | {
@@ -54,5 +55,11 @@ PROFILES = {
             "log.cleaner.backoff.ms": "3600000",
         },
         makes="log",
+    ),
+    # Transactions never time out while a sequence is played. All groups are in one
+    # partition, as requests and responses name it.
+    "transactions": Profile(
+        profiles.PROFILES["default"] | {"offsets.topic.num.partitions": "1"},
+        makes="transactions",
     ),
 }

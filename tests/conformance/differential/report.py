@@ -1,4 +1,4 @@
-"""Tells a difference as text: each step, and what both brokers said to it."""
+"""Prints a difference as text: each step, and both brokers' responses."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def told(played: Played, outcomes: Counter[str] | None) -> Iterator[str]:
 
     Args:
         played: ends with it.
-        outcomes: what the reference did when it got the same requests alone, and how
-            often; None where requests were sent one after the other.
+        outcomes: outcomes of the reference with the same requests alone, and their
+            number; None if requests were sent one after the other.
     """
     for number, moment in enumerate(played.moments, 1):
         yield f"  {number}. {_sent(moment)}"
@@ -69,7 +69,7 @@ def _fields(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, str, st
 
 
 def _short(shown: Any) -> str:
-    """Without fields that say nothing."""
+    """Without fields of no interest."""
     return json.dumps(_telling(shown))
 
 

@@ -1,4 +1,4 @@
-"""A request of a step, and the connections that it may be sent on."""
+"""A request of a step, and the connections that can send it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tests.conformance.env import Env
 
 @dataclass
 class Request:
-    """A request that is about to be sent, or was.
+    """A request, before or after it is sent.
 
     Attributes:
         who: the actor.
-        api: as `JoinGroup`.
+        api: for example `JoinGroup`.
         version: of the API.
         fields: as `kio_codec` takes them; those that the version lacks are left out.
         told: shown in place of the fields.
         waits: whether the broker may let it wait for something else.
-        call: what came of it.
+        call: its result.
     """
 
     who: str
@@ -34,17 +34,17 @@ class Request:
 
     @property
     def sent_fields(self) -> dict[str, Any]:
-        """The fields that its version has."""
+        """The fields of its version."""
         return kio_codec.fitting(self.api, self.version, self.fields)
 
     @property
     def is_answered(self) -> bool:
-        """Whether it was, or its connection closed."""
+        """True if it was answered, or its connection closed."""
         return self.call is not None and self.call.done
 
 
 class Connections:
-    """Those of all actors; a request goes out on one on which nothing waits.
+    """The connections of all actors; a request uses one without a waiting request.
 
     Args:
         env: opens and closes them.
@@ -56,7 +56,7 @@ class Connections:
         self._last: dict[Connection, Call] = {}
 
     async def send(self, *requests: Request) -> None:
-        """Sends requests without a pause, each on a connection of its own."""
+        """Sends requests without a pause, each on a separate connection."""
         taken: list[Connection] = []
         for request in requests:
             taken.append(await self._free(request.who, taken))
@@ -74,7 +74,7 @@ class Connections:
             if is_idle and connection not in taken and not connection.is_closed:
                 return connection
         connection = await self._env.open(who)
-        # After a round trip the broker reads from this connection, so that it handles
+        # After a round trip the broker reads from this connection, so it handles
         # requests in the order in which they were sent.
         await (await connection.send("ApiVersions", 0, {})).wait()
         mine.append(connection)

@@ -5,20 +5,31 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 
-from tests.conformance.differential import group_steps, log_steps, report
+from tests.conformance.differential import (
+    group_steps,
+    log_steps,
+    report,
+    transaction_steps,
+)
 from tests.conformance.differential.group_side import GroupSide, make_topics
 from tests.conformance.differential.judge import Finding, Judge
+from tests.conformance.differential.lockstep import SLOW
 from tests.conformance.differential.log_side import LogSide
 from tests.conformance.differential.profiles import Profile
 from tests.conformance.differential.sequence import Sequence
+from tests.conformance.differential.transaction_side import TransactionSide, prepare
 from tests.conformance.play import probe
 
 AT_WORK = 12
-"""Sequences that are at work at a time; the others wait for timers. More of them would
-make bursts so slow that timers run out in them."""
+"""Sequences at work at a time; the others wait for timers. With more of them, bursts
+would be slow enough for timers to fire in them."""
+FEW_AT_WORK = 2
+"""The limit for sequences that were slow nevertheless, as on a busy machine."""
 AT_WORK_ON_LOGS = 32
-"""Of sequences without timers."""
+"""The same limit for sequences without timers."""
 JOBS = 200
 
 
@@ -27,11 +38,13 @@ def made(seed: int, profile: Profile) -> Sequence:
     rng = random.Random(seed)
     if profile.makes == "log":
         return log_steps.sequence(rng)
+    if profile.makes == "transactions":
+        return transaction_steps.sequence(rng)
     return group_steps.sequence(rng, profile)
 
 
 def say(line: str) -> None:
-    """Tells the user, at once."""
+    """Prints a line at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -43,10 +56,15 @@ async def judge_of(reference: str, broker: str, profile: Profile) -> Judge:
         host, _, port = address.rpartition(":")
         target = await probe(host, int(port))
         await make_topics(target)
+        if profile.makes == "transactions":
+            await prepare(target)
         targets.append(target)
     if profile.makes == "log":
         gate = asyncio.Semaphore(AT_WORK_ON_LOGS)
         return Judge(targets[0], targets[1], LogSide, gate)
+    if profile.makes == "transactions":
+        gate = asyncio.Semaphore(AT_WORK)
+        return Judge(targets[0], targets[1], TransactionSide, gate)
     return Judge(targets[0], targets[1], GroupSide, asyncio.Semaphore(AT_WORK))
 
 
@@ -54,6 +72,8 @@ async def compare(
     judge: Judge, profile: Profile, seeds: range, *, jobs: int = JOBS, shown: int = 10
 ) -> dict[int, Finding]:
     """Plays sequences, and prints the differences; returns them by seed.
+
+    Sequences that were slow are played again at the end, few at a time.
 
     Args:
         judge: of the brokers.
@@ -63,11 +83,11 @@ async def compare(
         shown: differences that are shortened and printed in full.
     """
     findings: dict[int, Finding] = {}
-    left = iter(seeds)
+    sequences = {seed: made(seed, profile) for seed in seeds}
 
-    async def worker() -> None:
+    async def worker(judge: Judge, left: Iterator[int]) -> None:
         for seed in left:
-            finding = await judge.look_at(made(seed, profile))
+            finding = await judge.look_at(sequences[seed])
             if finding is None:
                 continue
             findings[seed] = finding
@@ -79,7 +99,13 @@ async def compare(
             for line in report.told(finding.played, finding.outcomes):
                 say(line)
 
-    await asyncio.gather(*(worker() for _ in range(jobs)))
+    left = iter(seeds)
+    await asyncio.gather(*(worker(judge, left) for _ in range(jobs)))
+    if judge.slow:
+        left = iter([seed for seed in seeds if sequences[seed] in judge.slow])
+        del judge.counted[SLOW]
+        calmer = replace(judge, gate=asyncio.Semaphore(FEW_AT_WORK))
+        await asyncio.gather(*(worker(calmer, left) for _ in range(jobs)))
     verdicts = ", ".join(f"{count} {name}" for name, count in judge.counted.items())
     say(f"{len(seeds)} sequences, {len(findings)} differ; {verdicts}")
     return findings

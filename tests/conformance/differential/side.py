@@ -1,4 +1,4 @@
-"""A broker as a sequence sees it."""
+"""A broker from the view of a sequence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.conformance.env import Env
 
 
 class Side(Protocol):
-    """One of the brokers, and all that its answers have said so far.
+    """One of the brokers, and the state from its responses so far.
 
     Attributes:
         env: the names of this run.
@@ -24,22 +24,22 @@ class Side(Protocol):
         """Removes it, and closes all connections."""
 
     def requests(self, step: Step) -> list[Request]:
-        """The requests of a step, in the order in which they are sent; maybe none."""
+        """The requests of a step, in sending order; may be empty."""
 
     def plan(self, request: Request) -> None:
         """Remembers a request that is about to be sent."""
 
     def restart(self, step: Step) -> None:
-        """Forgets what an actor's process knew; its connections are closed."""
+        """Forgets the state of an actor's process; its connections are closed."""
 
     def absorb(self, request: Request) -> None:
-        """Learns from an answer."""
+        """Updates the state from a response."""
 
     def shown(self, request: Request) -> Any:
-        """The answer, comparable between brokers."""
+        """The response in a form that brokers can be compared by."""
 
     async def state(self) -> Any:
-        """What the broker says about the group, or partition, comparable as well."""
+        """The broker's state of the group, or partition, in the form of `shown`."""
 
     async def keep_alive(self, step: Step) -> None:
-        """Sends the heartbeats of those that a wait keeps alive."""
+        """Sends the heartbeats of members that a wait keeps alive."""

@@ -14,7 +14,7 @@ from tests.conformance.differential.sequence import Sequence, Step
 from kohort.broker.server import Broker
 
 DEFAULT = PROFILES["default"]
-SEQUENCES = 1000
+SEEDS = range(1, 1001, 4)
 """Sequences of each profile that kohort and Apache Kafka play."""
 
 
@@ -25,7 +25,7 @@ def join(actor: str) -> Step:
 
 
 async def judge(reference: Broker, broker: Broker) -> Judge:
-    """A judge of two brokers of this process."""
+    """A judge of two brokers in this process."""
     addresses = [f"{each.host}:{each.port}" for each in (reference, broker)]
     return await judge_of(addresses[0], addresses[1], DEFAULT)
 
@@ -39,7 +39,7 @@ def test_a_seed_makes_one_sequence(name: str) -> None:
 
 
 async def test_a_broker_does_not_differ_from_its_like() -> None:
-    """Sequences of requests to groups end alike on two brokers with equal settings."""
+    """Group sequences have equal results on two brokers with equal settings."""
     async with Broker(DEFAULT.settings) as one, Broker(DEFAULT.settings) as other:
         judging = await judge(one, other)
         long = [s for s in range(1, 40) if not made(s, DEFAULT).timers_ms]
@@ -49,7 +49,7 @@ async def test_a_broker_does_not_differ_from_its_like() -> None:
 
 
 async def test_a_difference_is_shortened_and_told() -> None:
-    """Of six steps the two joins are left, and the text has what each broker said."""
+    """Only the two joins of six steps remain; the text has both brokers' responses."""
     steps: list[Step] = [
         {"do": "fetch", "actor": "A"},
         join("S"),
@@ -72,7 +72,7 @@ async def test_a_difference_is_shortened_and_told() -> None:
 
 
 async def test_an_outcome_of_requests_sent_together_is_looked_for() -> None:
-    """The reference gets them several times; it never refuses what the other does."""
+    """The reference gets them several times; it never refuses the other's outcome."""
     together: Step = {"do": "together", "steps": [join("S"), join("T")]}
     small = DEFAULT.settings | {"group.max.size": "1"}
     async with Broker(DEFAULT.settings) as one, Broker(small) as other:
@@ -89,7 +89,7 @@ async def test_an_outcome_of_requests_sent_together_is_looked_for() -> None:
 @pytest.mark.interop
 @pytest.mark.parametrize("name", sorted(PROFILES))
 async def test_kohort_does_as_kafka_does(name: str) -> None:
-    """Random sequences have the same answers; nearly all could be judged."""
+    """Random sequences have the same responses; nearly all could be judged."""
     profile = PROFILES[name]
     settings = [f"--set={key}={value}" for key, value in profile.settings.items()]
     with (
@@ -97,7 +97,6 @@ async def test_kohort_does_as_kafka_does(name: str) -> None:
         commands.serving(*settings) as kohort,
     ):
         judging = await judge_of(kafka.bootstrap_servers, kohort.addresses[0], profile)
-        seeds = range(1, SEQUENCES + 1)
-        findings = await compare(judging, profile, seeds, shown=3)
+        findings = await compare(judging, profile, SEEDS, shown=3)
     assert not findings
-    assert judging.counted[SLOW] < SEQUENCES / 20
+    assert judging.counted[SLOW] < len(SEEDS) / 20

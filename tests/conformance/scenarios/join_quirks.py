@@ -1,4 +1,4 @@
-"""JoinGroup, where Apache Kafka is not to be imitated."""
+"""JoinGroup: Kafka's quirks, which no broker should imitate."""
 
 from __future__ import annotations
 

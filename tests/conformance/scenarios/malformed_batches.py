@@ -1,4 +1,4 @@
-"""Produce: batches that no producer should send, and unusual ones."""
+"""Produce: invalid batches, and unusual ones."""
 
 from __future__ import annotations
 

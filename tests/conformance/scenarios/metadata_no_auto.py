@@ -1,4 +1,4 @@
-"""Metadata, where topics are not created by asking for them."""
+"""Metadata without automatic creation of topics."""
 
 from __future__ import annotations
 

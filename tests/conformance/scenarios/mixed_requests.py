@@ -1,7 +1,4 @@
-"""Requests about several topics or groups, with errors among what succeeds.
-
-Kafka answers these in the order of a hash map over names.
-"""
+"""Requests about several topics or groups, of which some fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: versions, states, members and strangers."""
+"""OffsetCommit: versions, states, members and simple consumers."""
 
 from __future__ import annotations
 

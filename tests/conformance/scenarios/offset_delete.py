@@ -1,4 +1,4 @@
-"""OffsetDelete, and the subscriptions that it has to know."""
+"""OffsetDelete, and the subscriptions that it checks."""
 
 from __future__ import annotations
 

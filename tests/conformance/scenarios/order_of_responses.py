@@ -250,7 +250,7 @@ async def order_of_leaves(env: Env) -> None:
 
 
 def _no_configs(body: dict[str, Any]) -> None:
-    """CreateTopics tells all configuration of what it made."""
+    """Drops the configuration of new topics from CreateTopics."""
     for topic in body["topics"]:
         topic.pop("configs", None)
 

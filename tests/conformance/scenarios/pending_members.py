@@ -1,4 +1,4 @@
-"""Pending members: ids that were given out and have not joined."""
+"""Pending members: ids that were handed out and have not joined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce: what a topic's configuration refuses or changes, versions, sequences."""
+"""Produce: topic configuration that refuses or changes batches, versions, sequences."""
 
 from __future__ import annotations
 

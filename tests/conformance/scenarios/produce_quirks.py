@@ -1,4 +1,4 @@
-"""Produce: what real Kafka does, and no broker should imitate."""
+"""Produce: Kafka's quirks, which no broker should imitate."""
 
 from __future__ import annotations
 

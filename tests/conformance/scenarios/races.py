@@ -48,7 +48,7 @@ async def _is_settled(env: Env, joins: Sequence[Pending]) -> bool:
     return len(left) == 1 and group["group_state"] == "PreparingRebalance"
 
 
-# -- what the leader's sync meets
+# -- requests that meet the leader's sync
 
 
 async def race_leaders_sync_and_newcomers_join(env: Env) -> None:

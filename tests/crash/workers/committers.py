@@ -1,7 +1,8 @@
-"""Simple consumers that commit: OffsetCommit from outside of any generation.
+"""Simple consumers that commit: OffsetCommit without a generation.
 
-Each commits growing offsets of some partitions at a time, with a text that belongs to
-the offset, and writes down what it sends before it does, and what is acknowledged.
+Each commits ascending offsets of some partitions at a time, with a text for each
+offset. It writes down the offsets before it sends them, and again when they are
+acknowledged.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ class Committer(ABC):
     """Commits for one group; `_commit` is the library's part.
 
     Args:
-        wanted: what the worker was told.
-        settings: `group`, and `seed` of which partitions a commit names.
-        journal: for what is sent and what is acknowledged.
-        offsets: by partition, those that were sent last.
+        wanted: the worker's arguments.
+        settings: `group`, and `seed` of the choice of partitions.
+        journal: for sent and acknowledged offsets.
+        offsets: by partition, the last ones sent.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Committer(ABC):
 
     @abstractmethod
     def _commit(self, offsets: dict[int, int]) -> list[int]:
-        """Commits, and returns the partitions whose commit is acknowledged."""
+        """Commits; returns the partitions with acknowledged commits."""
 
     def work(self) -> None:
         """One commit."""
@@ -65,12 +66,12 @@ class Committer(ABC):
         time.sleep(PACE_S)
 
     def tell(self) -> object:
-        """Nothing that the journal does not say."""
+        """Returns nothing: the journal has everything."""
         return self.group
 
 
 class ConfluentCommitter(Committer):
-    """By librdkafka's synchronous commit."""
+    """Uses librdkafka's synchronous commit."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -103,7 +104,7 @@ class ConfluentCommitter(Committer):
 
 
 class PythonCommitter(Committer):
-    """By kafka-python's synchronous commit."""
+    """Uses kafka-python's synchronous commit."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -150,7 +151,7 @@ KINDS: dict[str, type[ConfluentCommitter | PythonCommitter]] = {
 
 
 def main() -> None:
-    """Commits until it is told to stop."""
+    """Commits until the command `stop`."""
     wanted, journal = arguments()
     make: list[Callable[[], Client]] = []
     sent: dict[str, list[int]] = {}

@@ -1,23 +1,25 @@
-"""The conversation between the harness and its workers.
+"""The protocol between the harness and its workers.
 
-A worker is a process of real clients that lives as long as the run. Its argument is
-one JSON object. It reads commands from its stdin, one word per line and perhaps a
-number, and writes events to its stdout, one JSON object per line.
+A worker is a process of real clients that lives as long as the run. Its argument is one
+JSON object. It reads commands from its stdin, one word per line and perhaps a number,
+and writes events to its stdout, one JSON object per line.
 
 Commands:
-    tell        say what the clients themselves think, in a `told` event
+    tell        report the clients' own state, in a `told` event
     bounce N    close client N and make a new one in its place, then `bounced`
     kill N      owners: kill process N while a topic is being changed
     spare 0|1   owners: from now on delete topics, or none; then `spared`
-    stop        finish what is under way, close, say `done`, exit 0
-    The end of stdin means: exit at once.
+    stop        finish pending work, close, send `done`, exit 0
+    The end of stdin means: exit at once. SIGABRT ends it, and prints the
+    stacks of its threads on stderr.
 
-Events: `ready`, `told` with `clients`, `bounced`, `done` with `sent`, and
-`error` with `text` where the worker cannot go on.
+Events: `ready`, `told` with `clients`, `bounced`, `done` with `sent`, and `error` with
+`text` if the worker cannot go on.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import sys
@@ -31,8 +33,8 @@ from typing import Any, Protocol
 from tests.crash.journal import Journal
 
 PACE_S = 0.05
-"""How long a client rests between two pieces of its work. Nothing is waited for here:
-it is the rate of the load, which must leave a small machine to the broker."""
+"""Pause of a client between two pieces of its work. It waits for nothing: the pause
+limits the load, so that a small machine can still run the broker."""
 POLL_S = 0.1
 
 
@@ -42,20 +44,20 @@ def say(event: str, **fields: object) -> None:
 
 
 class Client(Protocol):
-    """One client on a thread of its own."""
+    """One client in a separate thread."""
 
     def work(self) -> None:
-        """Does a little, and returns after a fraction of a second."""
+        """Does a little work, and returns after a fraction of a second."""
 
     def tell(self) -> object:
-        """What it thinks; called from another thread."""
+        """Its state; called from another thread."""
 
     def close(self) -> None:
-        """Finishes what is under way."""
+        """Finishes pending work."""
 
 
 class Runner:
-    """A client that is used until it is told to end; may be replaced meanwhile.
+    """Runs a client until it has to end; the client may be replaced meanwhile.
 
     Args:
         make: makes a client.
@@ -89,12 +91,12 @@ class Runner:
                     say("bounced")
                 client.work()
             client.close()
-        except BaseException:  # noqa: BLE001 - whatever it is, the harness hears of it
+        except BaseException:  # noqa: BLE001 - the harness reports it
             say("error", text=traceback.format_exc())
 
 
 def arguments() -> tuple[dict[str, Any], Journal]:
-    """What the harness wants, and where to write what happens."""
+    """The harness's arguments, and the journal to write."""
     wanted: dict[str, Any] = json.loads(sys.argv[1])
     return wanted, Journal(Path(wanted["journal"]))
 
@@ -102,7 +104,7 @@ def arguments() -> tuple[dict[str, Any], Journal]:
 def _commands() -> Iterator[list[str]]:
     for line in sys.stdin:
         yield line.split()
-    # The harness is gone: nobody is left to finish anything for.
+    # The harness is gone: no one needs the results.
     os._exit(3)
 
 
@@ -111,14 +113,15 @@ def serve(
     sent: Callable[[], object],
     others: Mapping[str, Callable[[str], None]] = MappingProxyType({}),
 ) -> None:
-    """Runs the clients, and answers commands until `stop`.
+    """Runs the clients, and handles commands until `stop`.
 
     Args:
-        make: what makes each client.
+        make: makes each client.
         sent: the value of `sent` in `done`.
-        others: further commands; each gets the word behind it.
+        others: further commands; each gets the following word.
     """
     runners = [Runner(each) for each in make]
+    faulthandler.enable()
     say("ready")
     for command in _commands():
         if command[0] == "tell":
@@ -132,10 +135,12 @@ def serve(
             break
         else:
             say("error", text=f"no such command: {command}")
+    # One after the other, static members first: a member that leaves makes the others
+    # rejoin, and aiokafka does not close while its JoinGroup waits for a static member
+    # that has closed.
     for runner in runners:
         runner.stopping.set()
-    for runner in runners:
         runner.join()
     say("done", sent=sent())
     sys.stdout.flush()
-    os._exit(0)  # aiokafka's and librdkafka's threads have nothing left to say
+    os._exit(0)  # aiokafka's and librdkafka's threads need not finish

@@ -1,4 +1,4 @@
-"""Members of groups, of three libraries: they consume, commit, and write both down."""
+"""Members of groups, of three libraries: they consume, commit, and journal both."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ BATCH = 100
 RETRY_MS = 20
 HEARTBEAT_MS = 300
 JOINING_MS = 3_000
-"""How long kafka-python polls without partitions: it forgets the answer to a join that
+"""Poll time of kafka-python without partitions: it forgets the response to a join that
 comes between two polls, and joins again."""
 
 Record = tuple[int, int, bytes, bytes]  # partition, offset, key, value
 
 
 class Member(ABC):
-    """What members of all libraries do alike.
+    """The common part of members of all libraries.
 
     Args:
-        wanted: what the worker was told.
+        wanted: the worker's arguments.
         settings: `group`, `client`, `assignor`, `session_ms`, `instance` or None.
-        journal: for what is consumed, and what is acknowledged.
+        journal: for consumed records and acknowledged commits.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Member(ABC):
         self.settings = settings
         self.held: set[int] = set()
         self._journal = journal
-        # What is consumed and not committed. A refused commit is repeated, but never
-        # one of a partition that was taken away: its new owner may be further.
+        # Consumed but uncommitted offsets. A refused commit is repeated, but never for
+        # a partition that was taken away: its new owner may be further.
         self._pending: dict[int, int] = {}
         self._told: dict[str, Any] | None = None
         self._commits = 0
@@ -75,7 +75,7 @@ class Member(ABC):
 
     @abstractmethod
     def identity(self) -> tuple[str, int]:
-        """The member id and the generation that the library holds."""
+        """The library's member id and generation."""
 
     def python_settings(self, assignors: Mapping[str, type]) -> dict[str, Any]:
         """The arguments that aiokafka and kafka-python share."""
@@ -93,18 +93,18 @@ class Member(ABC):
         }
 
     def gained(self, partitions: Iterable[int]) -> None:
-        """For the library's callback."""
+        """Called by the library's callback."""
         self.held = self.held | set(partitions)
 
     def gone(self, partitions: Iterable[int]) -> None:
-        """For the library's callbacks, of what is revoked and of what is lost."""
+        """Called by the library's callbacks, for revoked and lost partitions."""
         names = set(partitions)
         self.held = self.held - names
         for each in names:
             self._pending.pop(each, None)
 
     def work(self) -> None:
-        """A poll, and a commit of what is not committed."""
+        """Polls, and commits the uncommitted offsets."""
         self._consume()
         member_id, generation = self.identity()
         self._told = {
@@ -138,9 +138,9 @@ class Member(ABC):
                 del self._pending[place]
 
     def tell(self) -> object:
-        """Its id, generation, partitions and commits, as of the last piece of work.
+        """Its id, generation, partitions and commits, after the last piece of work.
 
-        Clients are not asked from another thread: librdkafka's would wait for this
+        Clients are not called from another thread: librdkafka's would wait for this
         one's call to end, kafka-python's must not be.
         """
         return self._told
@@ -177,7 +177,7 @@ class ConfluentMember(Member):
 
     def _assigned(self, consumer: Consumer, got: list[TopicPartition]) -> None:
         is_cooperative = self.settings["assignor"] == "cooperative-sticky"
-        # If the broker is away, librdkafka asks by itself when it is back.
+        # If the broker is down, librdkafka looks it up itself when it is back.
         with contextlib.suppress(KafkaException):
             begin(consumer, got, is_cooperative=is_cooperative)
         self.gained(each.partition for each in got)
@@ -205,7 +205,7 @@ class ConfluentMember(Member):
         return all(each.error is None for each in done)
 
     def identity(self) -> tuple[str, int]:
-        """The generation out of the group metadata: `CGMDv2:`, a native int32."""
+        """The generation from the group metadata: `CGMDv2:`, a native int32."""
         raw: bytes = self._consumer.consumer_group_metadata()
         (generation,) = struct.unpack_from("=i", raw, len(b"CGMDv2:"))
         return self._consumer.memberid() or "", generation
@@ -216,7 +216,7 @@ class ConfluentMember(Member):
 
 
 class _Listener:
-    """Tells a member of its partitions, for the listeners of both Python libraries."""
+    """Passes partitions to a member, as the listener of both Python libraries."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
@@ -231,7 +231,7 @@ class _Listener:
 
 
 def _rows_of(polled: dict[Any, Any]) -> list[Record]:
-    """What both Python libraries return from a poll."""
+    """The result of a poll in both Python libraries."""
     return [
         (each.partition, each.offset, each.key, each.value)
         for records in polled.values()
@@ -240,17 +240,17 @@ def _rows_of(polled: dict[Any, Any]) -> list[Record]:
 
 
 class _AiokafkaListener(_Listener, ConsumerRebalanceListener):  # type: ignore[misc]  # no types
-    """Of aiokafka."""
+    """The rebalance listener for aiokafka."""
 
 
 class _PythonListener(_Listener, PythonListener):  # type: ignore[misc]  # no types
-    """Of kafka-python."""
+    """The rebalance listener for kafka-python."""
 
 
 class AiokafkaMember(Member):
-    """One AIOKafkaConsumer, on a loop that runs while a call of ours does."""
+    """One AIOKafkaConsumer, on a loop that runs only during our calls."""
 
-    ASSIGNORS = {  # noqa: RUF012 - nobody changes it
+    ASSIGNORS = {  # noqa: RUF012 - constant
         "range": RangePartitionAssignor,
         "roundrobin": RoundRobinPartitionAssignor,
         "sticky": StickyPartitionAssignor,
@@ -291,7 +291,7 @@ class AiokafkaMember(Member):
         return True
 
     def identity(self) -> tuple[str, int]:
-        """The coordinator's fields: aiokafka has no public way to ask."""
+        """From the coordinator's fields: aiokafka has no public method."""
         coordinator = self._consumer._coordinator  # noqa: SLF001 - see the docstring
         return coordinator.member_id, coordinator.generation
 
@@ -304,7 +304,7 @@ class AiokafkaMember(Member):
 class PythonMember(Member):
     """One KafkaConsumer of kafka-python."""
 
-    ASSIGNORS = {"range": PythonRange, "roundrobin": PythonRoundRobin}  # noqa: RUF012 - as above
+    ASSIGNORS = {"range": PythonRange, "roundrobin": PythonRoundRobin}  # noqa: RUF012 - constant
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -323,9 +323,9 @@ class PythonMember(Member):
                 continue
             try:
                 consumer.subscribe([self.topic], listener=_PythonListener(self))
-                # Asked for the topics now, it has them before it joins: else it may
-                # have to join again, and forgets to if it leads and a poll ends while
-                # its SyncGroup is under way.
+                # Loads the topics now, before it joins. Otherwise it may have to join
+                # again, and forgets to if it leads and a poll ends during its
+                # SyncGroup.
                 consumer.topics()
             except PythonError:
                 consumer.close(autocommit=False)
@@ -353,7 +353,7 @@ class PythonMember(Member):
         return True
 
     def identity(self) -> tuple[str, int]:
-        """As `group_metadata()` says."""
+        """From `group_metadata()`."""
         metadata = self._consumer.group_metadata()
         return metadata.member_id, metadata.generation_id
 
@@ -370,7 +370,7 @@ KINDS: dict[str, type[ConfluentMember | AiokafkaMember | PythonMember]] = {
 
 
 def main() -> None:
-    """Consumes until it is told to stop."""
+    """Consumes until the command `stop`."""
     wanted, journal = arguments()
     make: list[Callable[[], Client]] = [
         partial(KINDS[settings["library"]], wanted, settings, journal)

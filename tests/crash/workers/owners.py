@@ -1,9 +1,9 @@
 """Topic owners: they create, fill, truncate, grow, configure and delete topics.
 
-Each has its topics and groups to itself and performs one operation at a time, so it
-knows their state. An operation under way at a kill may have happened or not. The owner
-checks as soon as the broker is back: it finds all acknowledged operations, or reports
-the error.
+Each has separate topics and groups and performs one operation at a time, so it knows
+their state. An operation in progress at a kill may have happened or not. When the
+broker is back, the owner checks that all acknowledged operations are there, and reports
+violations.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ KINDS: tuple[dict[str, str], ...] = (
     {},
 )
 LIMIT_S = 60.0
-"""A broker is back, and has loaded its groups, before this."""
-# Retention may come between a question and the next.
+"""By then a broker is back, and has loaded its groups."""
+# Retention may come between two requests.
 PASSING = ON_ITS_WAY | {ErrorCode.OFFSET_OUT_OF_RANGE}
 WRONG_SHOWN = 5
 
@@ -55,7 +55,7 @@ class Remote(Client):
         port: the broker's.
 
     Attributes:
-        victim: the process to kill while the next request is under way; 0 for none.
+        victim: the process to kill during the next request; 0 for none.
     """
 
     def __init__(self, port: int) -> None:
@@ -63,11 +63,11 @@ class Remote(Client):
         self.victim = 0
 
     def call(self, api_name: str, version: int, message: object) -> Any:
-        """The answer to a request; kills the victim, if there is one, before it."""
+        """Sends a request; kills the victim, if there is one, during it."""
         if self.victim:
             self._wire.send(api_name, version, message)
-            # From a fraction of the time in which the broker reads it to the end of
-            # all.
+            # From a fraction of the time in which the broker reads it, to the end of
+            # everything.
             time.sleep(10 ** random.uniform(-4.5, -2))
             os.kill(self.victim, signal.SIGKILL)
             raise KilledError
@@ -79,7 +79,7 @@ class Remote(Client):
 
 
 class Owner:
-    """One of them.
+    """One owner.
 
     Args:
         wanted: the argument of the worker.
@@ -119,7 +119,7 @@ class Owner:
         self.done += 1
 
     def work(self) -> None:
-        """One step, or a check of all topics after a kill."""
+        """Does one step, or checks all topics after a kill."""
         if self._remote is None:
             self._look()
         try:
@@ -160,7 +160,7 @@ class Owner:
             try:
                 self._remote = self._steps.client = Remote(self._port)
                 for group in self._groups:
-                    # Makes `__consumer_offsets`.
+                    # Creates `__consumer_offsets`.
                     request = FindCoordinatorRequest(group)
                     self._remote.call("FindCoordinator", 3, request)
                 return self._remote.found(self._groups, self._topics.__contains__)
@@ -176,7 +176,7 @@ class Owner:
         return self.done
 
     def close(self) -> None:
-        """A last look."""
+        """Checks everything once more."""
         self._lost()
         self._look()
         self._lost()

@@ -1,7 +1,7 @@
 """Idempotent producers of confluent-kafka and aiokafka.
 
-Each sends numbered records to every partition in turn, a window at a time, for as
-long as it runs, and writes down what is acknowledged.
+Each sends numbered records to every partition in turn, a window at a time, as long as
+it runs, and writes down the acknowledgements.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tests.crash.workers.lines import PACE_S, POLL_S, Client, arguments, serve
 
 FLUSH_S = 120.0
 PATIENCE_MS = 600_000
-"""How long a record is tried: far longer than any broker here is away."""
+"""Time limit of a record: far longer than any broker here is down."""
 RETRY_MS = 20
 
 
 class Source:
-    """The records of one producer, in order; they go on when its client is replaced.
+    """The records of one producer, in order; continues when its client is replaced.
 
     Args:
         name: of the producer.
-        partitions: how many there are.
+        partitions: number of partitions.
     """
 
     def __init__(self, name: str, partitions: int) -> None:
@@ -46,12 +46,12 @@ class Source:
 
 
 class SourceProducer:
-    """What producers of both libraries do alike.
+    """The common part of producers of both libraries.
 
     Args:
-        wanted: what the worker was told.
-        settings: of the library, besides those that all have, and `window`: how
-            many records may wait for their acknowledgement.
+        wanted: the worker's arguments.
+        settings: the library's, in addition to the common ones, and `window`: the
+            number of records that may wait for their acknowledgement.
         source: of the records.
         journal: for the acknowledgements.
     """
@@ -69,7 +69,7 @@ class SourceProducer:
         self._journal = journal
 
     def tell(self) -> object:
-        """Nothing that the journal does not say."""
+        """Returns nothing: the journal has everything."""
         return self._source.name
 
 
@@ -108,7 +108,7 @@ class ConfluentProducer(SourceProducer):
         self._journal.write("acked", name, place, number, known)
 
     def work(self) -> None:
-        """Fills the window, and hears of deliveries."""
+        """Fills the window, and handles deliveries."""
         while self._waiting < self._settings["window"]:
             place, number = self._source.next()
             self._waiting += 1
@@ -130,7 +130,7 @@ class ConfluentProducer(SourceProducer):
 
 
 class AiokafkaProducer(SourceProducer):
-    """One AIOKafkaProducer, on a loop that runs while a call of ours does."""
+    """One AIOKafkaProducer, on a loop that runs only during our calls."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -193,7 +193,7 @@ class AiokafkaProducer(SourceProducer):
         await self._producer.stop()
 
     def work(self) -> None:
-        """Fills the window, and hears of deliveries."""
+        """Fills the window, and handles deliveries."""
         self._loop.run(self._fill_and_wait())
 
     def close(self) -> None:
@@ -203,7 +203,7 @@ class AiokafkaProducer(SourceProducer):
 
 
 def main() -> None:
-    """Produces until it is told to stop."""
+    """Produces until the command `stop`."""
     wanted, journal = arguments()
     sources: list[Source] = []
     make: list[Callable[[], Client]] = []

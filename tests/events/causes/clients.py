@@ -30,25 +30,25 @@ T = TypeVar("T")
 HEARTBEAT_MS = 50
 """How soon members hear of a rebalance."""
 LASTING_MS = 20_000
-"""Timeouts of what nobody waits for."""
+"""Timeouts that no test waits for."""
 BRIEF_MS = 1_500
-"""Those of what is waited for. Until then it is to last, on a busy machine, too."""
+"""Timeouts that tests wait for: long enough for a busy machine."""
 POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What a member is to be; times in milliseconds.
+    """Settings of a member; times in milliseconds.
 
     Attributes:
-        servers: where the broker is.
+        servers: the broker's addresses.
         name: its client.id.
-        is_static: whether it has a group.instance.id: `instance`.
-        topics: what it subscribes to; none: it waits to be told.
-        assignors: what it supports, as Kafka calls them.
+        is_static: True if it has a group.instance.id: `instance`.
+        topics: its subscription; none: it waits for `subscribe`.
+        assignors: the assignors that it supports, by Kafka's names.
         session_ms: session.timeout.ms.
         poll_ms: max.poll.interval.ms, which is the rebalance timeout.
-        metadata_ms: how often it looks whether topics have changed.
+        metadata_ms: metadata.max.age.ms: the interval of its metadata.
         group: its group.id.
     """
 
@@ -69,11 +69,11 @@ class Membership:
 
 
 class Client(ABC):
-    """A consumer that polls for as long as it is not told to stop that.
+    """A consumer that polls until it is closed or `stop_polling` is called.
 
     Attributes:
-        wanted: what it is.
-        is_polling: whether its application polls.
+        wanted: its settings.
+        is_polling: True while its application polls.
     """
 
     def __init__(self, wanted: Membership) -> None:
@@ -93,7 +93,7 @@ class Client(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot subscribe anew")
 
     async def subscribe_to(self, pattern: str) -> None:
-        """Subscribes to the topics of such names."""
+        """Subscribes to the topics that match a pattern."""
         raise NotImplementedError(f"{type(self).__name__} cannot subscribe anew")
 
     async def unsubscribe(self) -> None:
@@ -109,7 +109,7 @@ class Client(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot do that: {reason}")
 
     def hold(self) -> None:
-        """Its assignor takes until `go_on`, from now on."""
+        """From now on its assignor blocks until `go_on`."""
         raise NotImplementedError(f"{type(self).__name__} has no such assignor")
 
     def go_on(self) -> None:
@@ -121,11 +121,11 @@ class Client(ABC):
         raise NotImplementedError(f"{type(self).__name__} polls all the time")
 
     async def crash(self) -> None:
-        """Is gone without a word, as a process that is killed."""
+        """Ends without a LeaveGroup, like a killed process."""
         raise NotImplementedError(f"{type(self).__name__} cannot do that in a process")
 
     async def end(self) -> None:
-        """Whatever has become of it: nothing of it outlives the scene."""
+        """Closes it in any state, so that nothing of it outlives the scene."""
         with contextlib.suppress(Exception):
             await self.close()
 
@@ -281,7 +281,7 @@ class AiokafkaClient(_OnTheLoop):
 
 
 class OnAThread(Client):
-    """A thread has the consumer, polls, and does between polls what it is told to."""
+    """A consumer on a thread, which polls and runs calls between polls."""
 
     consumer: Any
 
@@ -319,7 +319,7 @@ class OnAThread(Client):
         def call() -> None:
             try:
                 done.set_result(act())
-            except BaseException as error:  # noqa: BLE001 - whoever asked gets it
+            except BaseException as error:  # noqa: BLE001 - the caller gets it
                 done.set_exception(error)
 
         self._calls.put(call)
@@ -407,7 +407,7 @@ class LibrdkafkaClient(OnAThread):
 
 
 def kafka_python(wanted: Membership) -> Client:
-    """kafka-python. Its modules warn when they are loaded: a test has to allow that."""
+    """kafka-python."""
     module = import_module("tests.events.causes.kafka_python")
     client: Client = module.KafkaPythonClient(wanted)
     return client

@@ -78,7 +78,7 @@ class KafkaPythonClient(OnAThread):
 
 
 class SlowLeader(KafkaPythonClient):
-    """A kafka-python whose assignor takes as long as it is told to."""
+    """A kafka-python consumer with an assignor of adjustable slowness."""
 
     def __init__(self, wanted: Membership) -> None:
         super().__init__(wanted)

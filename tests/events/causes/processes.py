@@ -1,7 +1,6 @@
-"""Clients in processes of their own: the workers of `tests.interop`.
+"""Clients in separate processes: the workers of `tests.interop`.
 
-These can be killed, and are of any language; they know no more than to join, to
-close, and to die.
+They can be killed, and are of any language. They can only join, close and die.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class ProcessClient(Client):
         self._member: Member | None = None
 
     async def start(self) -> None:
-        """As above; returns when it is loaded, and has been told to join."""
+        """As above; returns when it is loaded and has started to join."""
         await asyncio.to_thread(self._start)
 
     def _start(self) -> None:

@@ -1,4 +1,4 @@
-"""A group of real clients at a broker in this process, and what is seen of it."""
+"""A group of real clients at a broker in this process, and its events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.client.stage import PATIENCE, fill
 from tests.events.causes.clients import Client, Membership, OnAThread
 from tests.events.folding import Fold, Parts
 
-from kohort.broker.events.bus import Seen
+from kohort.broker.events.seen import Seen
 from kohort.broker.server import Broker
 from kohort.client.admin import Admin
 from kohort.client.administering.values import MemberDescription
@@ -26,8 +26,8 @@ CONFIG: Mapping[str, object] = {
 }
 PARTITIONS = 6
 QUIET_BEATS = 2
-"""Heartbeats of each member after which nothing more is on its way: with the first
-it would hear of a rebalance, and nobody says anything that is not an answer."""
+"""Heartbeats of each member after which nothing more is on its way: the first would
+report a rebalance, and all other messages are answers."""
 
 Event = Mapping[str, Any]
 MakeClient = Callable[[Membership], Client]
@@ -39,15 +39,15 @@ class Scene:
 
     Attributes:
         broker: the broker.
-        folder: for whoever needs files.
-        clients: the last one that was started of each name.
-        everybody: all that were ever started.
-        live: those of them that are to be members.
+        folder: for clients that need files.
+        clients: the last client of each name.
+        everybody: all clients ever started.
+        live: those that should be members.
         events: about the group, in order.
-        topics: the topics and how many partitions they have.
-        before: the group's members when it was last at rest before the act.
-        between: its members when the script has asked for them.
-        since: how many events there were then.
+        topics: the topics and their numbers of partitions.
+        before: the members when the group was last at rest before the act.
+        between: its members when the script asked for them.
+        since: the number of events then.
         group: the group's id.
     """
 
@@ -72,7 +72,7 @@ class Scene:
     # -- members
 
     async def start(self, name: str, library: MakeClient, **options: Any) -> Client:
-        """Starts a client, which joins; nobody waits for that."""
+        """Starts a client, which joins; does not wait for that."""
         wanted = {"group": self.group, **options}
         client = library(Membership(self.broker.bootstrap_servers, name, **wanted))
         self.clients[name] = client
@@ -112,7 +112,7 @@ class Scene:
         await self.broker.start()
 
     def recent(self) -> list[Event]:
-        """What the broker remembers of the group, and that before it what it knew."""
+        """The remembered events of the group, with those from before the act."""
         return [*self.past, *self.broker.events.recent(self.group)]
 
     # -- topics
@@ -129,11 +129,11 @@ class Scene:
         self.topics[name] = partitions
 
     def admin(self) -> Admin:
-        """Somebody who looks at the group from outside."""
+        """An admin client that reads the group."""
         return Admin(bootstrap_servers=self.broker.bootstrap_servers)
 
     async def members(self) -> Sequence[MemberDescription]:
-        """Who is in the group, as DescribeGroups has it."""
+        """The members of the group, from DescribeGroups."""
         async with self.admin() as admin:
             try:
                 return (await admin.describe_consumer_groups([self.group]))[
@@ -142,10 +142,10 @@ class Scene:
             except GroupIdNotFoundError:
                 return ()
 
-    # -- what is seen
+    # -- observations
 
     def listen(self) -> None:
-        """Sees what the broker says from now on."""
+        """Collects the broker's events from now on."""
         self.broker.events.listen(self._see)
 
     def _see(self, seen: Seen) -> None:
@@ -178,7 +178,7 @@ class Scene:
             raise AssertionError(f"not until {what}:\n{self.story()}") from None
 
     async def until_event(self, kind: str, name: str, **facts: object) -> None:
-        """Returns when something has happened to somebody since the act began."""
+        """Waits for an event about a client since the act began."""
 
         def holds() -> bool:
             return any(
@@ -191,10 +191,10 @@ class Scene:
         await self.until(holds, f"{kind} of {name}")
 
     async def until_at_rest(self, rebalances: int = 0) -> None:
-        """Returns when so many rebalances have begun since the act, and none goes on.
+        """Waits until this many rebalances have begun since the act, and none goes on.
 
-        All live clients are members then, have all partitions, and have been told by
-        the broker that all is well since the last event about them.
+        Then all live clients are members, own all partitions, and have had a successful
+        heartbeat since the last event about them.
         """
         await self.until(
             lambda: len(self.started()) >= rebalances and self._is_at_rest(),
@@ -210,7 +210,7 @@ class Scene:
         )
 
     def has(self, kind: str) -> bool:
-        """Whether there is such an event since the act began."""
+        """True if the act has produced this event."""
         return any(event["kind"] == kind for event in self.events[self.since :])
 
     def started(self) -> list[Event]:
@@ -220,7 +220,7 @@ class Scene:
         ]
 
     def took_ns(self, run: str, node: int, sequence: int) -> int:
-        """How long a rebalance took, by the broker's clock, from the events alone."""
+        """The duration of a rebalance by the broker's clock, from its events alone."""
         first = next(
             index
             for index, event in enumerate(self.events)
@@ -275,7 +275,7 @@ class Scene:
 
 
 def _is_end(event: Event) -> bool:
-    """Whether a rebalance that is under way is over with this."""
+    """True if this event ends a rebalance in progress."""
     if event["kind"] == "join_completed":
         return not event["members"]
     return event["kind"] in {"assignment_made", "rebalance_started", "group_loaded"}

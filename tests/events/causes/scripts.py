@@ -1,7 +1,7 @@
-"""What is played: each brings a group to rest, yields, and does one thing to it.
+"""The acts: each brings a group to rest, yields, and does one thing to it.
 
-Ben is who does it, with a client of the library that is asked for; ana and cleo,
-with kohort's own, are the others, and nobody's fault.
+Ben acts, with a client of the library of the row; ana and cleo, with kohort's own
+client, are the other members and never the cause.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def _pair(scene: Scene, library: MakeClient, **options: Any) -> Client:
 
 
 async def comes_first(scene: Scene, library: MakeClient) -> Script:
-    """Ben comes, and nobody is there."""
+    """Ben joins an empty group."""
     yield
     await scene.start("ben", library)
 
@@ -68,7 +68,7 @@ async def come_together(scene: Scene, library: MakeClient) -> Script:
 
 
 async def comes_before_another(scene: Scene, library: MakeClient) -> Script:
-    """Ben comes; cleo comes while ana, who is busy, is still waited for."""
+    """Ben joins; cleo joins while the group still waits for ana, who is busy."""
     ana = await scene.comes("ana", slow_leader)
     yield
     async with ana.busy():
@@ -89,7 +89,7 @@ async def closes(scene: Scene, library: MakeClient) -> Script:
 
 
 async def closes_last(scene: Scene, library: MakeClient) -> Script:
-    """Ben shuts down, and nobody else is there."""
+    """Ben closes as the last member."""
     await scene.comes("ben", library)
     yield
     await scene.misses("ben").close()
@@ -176,7 +176,7 @@ async def subscribes_anew(scene: Scene, library: MakeClient) -> Script:
 
 
 async def finds_a_topic(scene: Scene, library: MakeClient) -> Script:
-    """Ben, a follower, subscribes to a pattern, and a topic of such a name is made."""
+    """Ben, a follower, subscribes to a pattern; a matching topic is created."""
     await scene.comes("ana", KohortClient)
     ben = await scene.start("ben", library, topics=(), metadata_ms=200)
     scene.live.add("ben")
@@ -187,7 +187,7 @@ async def finds_a_topic(scene: Scene, library: MakeClient) -> Script:
 
 
 async def finds_partitions(scene: Scene, library: MakeClient) -> Script:
-    """The topic of ben, who leads, has more partitions."""
+    """A topic of ben, the leader, gets more partitions."""
     await scene.comes("ben", library, metadata_ms=200)
     await scene.comes("ana", KohortClient)
     yield
@@ -210,14 +210,14 @@ async def follower_wants_one(scene: Scene, library: MakeClient) -> Script:
 
 
 async def gives_up_leading(scene: Scene, library: MakeClient) -> Script:
-    """Cleo comes, and ben, who leads, gives up partitions for it (KIP-429)."""
+    """Cleo joins, and ben, the leader, revokes partitions for it (KIP-429)."""
     await scene.comes("ben", library, assignors=COOPERATIVE)
     yield
     await scene.start("cleo", KohortClient, assignors=COOPERATIVE)
 
 
 async def gives_up_following(scene: Scene, library: MakeClient) -> Script:
-    """Cleo comes, and ben, who follows, gives up a partition; ana has none to spare."""
+    """Cleo joins; ben, a follower, revokes a partition, ana has none to spare."""
     await scene.make_topic("u")
     await scene.start("ana", KohortClient, assignors=COOPERATIVE, topics=("u",))
     await scene.until_event("member_joined", "ana")
@@ -249,7 +249,7 @@ async def restarts_changed(scene: Scene, library: MakeClient) -> Script:
 
 
 async def restarts_between(scene: Scene, library: MakeClient) -> Script:
-    """Ben is there again while ana, who leads, is still dividing."""
+    """Ben is back while ana, the leader, is still computing the assignment."""
     ana = await scene.comes("ana", slow_leader)
     await scene.comes("ben", library, is_static=True)
     ana.hold()
@@ -274,7 +274,7 @@ async def is_twice(scene: Scene, library: MakeClient) -> Script:
 
 
 async def is_not_waited_for(scene: Scene, library: MakeClient) -> Script:
-    """Ben comes; cleo, who has crashed, misses the rebalance timeout."""
+    """Ben joins; cleo, who has crashed, misses the rebalance timeout."""
     await scene.comes("ana", KohortClient, poll_ms=BRIEF_MS)
     await scene.comes("cleo", KohortClient, poll_ms=BRIEF_MS)
     await scene.misses("cleo").crash()

@@ -1,8 +1,8 @@
-"""Rebalances of known cause on real clients: is what is said of them right?
+"""Rebalances of known cause on real clients: their events and sentences.
 
 A row brings a group to rest, does one thing to it, and waits until it is at rest
-again. Whose doing that was is known from the script: the culprit's member id is
-looked up by its client id, or its instance id, with DescribeGroups.
+again. The script knows the culprit, whose member id is looked up by its client id or
+instance id with DescribeGroups.
 """
 
 from __future__ import annotations
@@ -28,22 +28,19 @@ from tests.interop import libraries
 from kohort.client.administering.values import MemberDescription
 from kohort.control.why import Account, history
 
-# kafka-python 3.0 reads its messages' schemas in a way that Python 3.11 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:(open|read)_text is deprecated")
-
 MILLISECOND = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is to be said of one rebalance.
+    """The expected account of one rebalance.
 
     Attributes:
-        cause: as the schema has it.
-        culprits: the client ids, or instance ids, of those whose doing it is.
-        words: how its sentence begins.
-        ended_by: what ended the join phase.
-        outcome: how it ended.
+        cause: as in the schema.
+        culprits: the client ids, or instance ids, of the members that caused it.
+        words: the start of its sentence.
+        ended_by: the end of the join phase.
+        outcome: its outcome.
     """
 
     cause: str
@@ -58,12 +55,12 @@ class Row:
     """One row of the table.
 
     Attributes:
-        library: whose client is the culprit.
-        script: what it does.
-        told: what is to be said of it: every rebalance, and nothing else.
+        library: the culprit's client library.
+        script: its act.
+        told: the expected rebalances, all of them.
         config: the broker's.
-        nodes: how many nodes it has.
-        is_kept: whether its groups outlive it.
+        nodes: the number of nodes.
+        is_kept: True if its groups survive a restart.
     """
 
     library: str
@@ -88,7 +85,7 @@ LIBRARIES: Mapping[str, MakeClient] = {
 FULL = {"group.max.size": 1}
 DELAY = {"group.initial.rebalance.delay.ms": 1_000}
 
-# What is said of what anybody does.
+# Expected accounts.
 FIRST = Told("member_joined", ("ben",), "ben was the first to join", "initial_delay")
 JOINED = Told("member_joined", ("ben",), "ben joined")
 STATIC = Told("member_joined", ("i-ben",), "i-ben joined")
@@ -103,28 +100,28 @@ REMOVED = Told("member_left", ("i-ben",), "an admin removed i-ben")
 CHANGED = Told(
     "metadata_changed",
     ("ben",),
-    "ben rejoined with other protocols or subscriptions than before",
+    "ben rejoined with different protocols or subscriptions",
 )
 LED = Told("leader_rejoined", ("ben",), "the leader, ben, rejoined")
-GAVE_UP = "ben had given up partitions, and rejoined to have them assigned"
+GAVE_UP = "ben rejoined after revoking partitions, so that they can be assigned"
 LED_AGAIN = Told("leader_rejoined", ("ben",), GAVE_UP)
 CAME_AGAIN = Told("metadata_changed", ("ben",), GAVE_UP)
 REPLACED = Told(
     "static_member_replaced",
     ("i-ben",),
-    "the static member i-ben came back under a new id, and a new assignment was "
-    "necessary",
+    "the static member i-ben rejoined with a new member id, and the group needed a new "
+    "assignment",
 )
 
 
 def _left(reason: str) -> Told:
-    return Told("member_left", ("ben",), f'ben left (it said: "{reason}')
+    return Told("member_left", ("ben",), f'ben left (reason: "{reason}')
 
 
 CLOSED = "the consumer is being closed"
 
 TABLE = [
-    # -- somebody comes
+    # -- a member joins
     Row("kohort", scripts.comes_first, [FIRST]),
     Row("aiokafka", scripts.comes_first, [FIRST]),
     Row("librdkafka", scripts.comes_first, [FIRST]),
@@ -142,7 +139,7 @@ TABLE = [
         DELAY,
     ),
     Row("kohort", scripts.comes_before_another, [JOINED]),
-    # -- somebody leaves
+    # -- a member leaves
     Row("kohort", scripts.closes, [_left(CLOSED)]),
     Row("aiokafka", scripts.closes, [LEFT]),
     Row("librdkafka", scripts.closes, [LEFT]),
@@ -156,11 +153,11 @@ TABLE = [
         [_left("no poll within max.poll.interval.ms (1500 ms)")],
     ),
     Row("librdkafka", scripts.does_not_poll, [LEFT]),
-    # -- somebody is not heard of
+    # -- a member is silent
     Row("kohort", scripts.dies, [DEAD]),
     Row("librdkafka", scripts.stays_away, [AWAY]),
     Row("librdkafka, killed", scripts.dies, [DEAD]),
-    # -- an admin takes somebody out
+    # -- an admin removes a member
     Row("librdkafka", scripts.is_removed, [REMOVED]),
     Row(
         "aiokafka",
@@ -172,7 +169,7 @@ TABLE = [
         scripts.is_removed_by_id,
         [Told("member_left", ("ben",), "an admin removed ben")],
     ),
-    # -- somebody joins again
+    # -- a member rejoins
     Row("kohort", scripts.subscribes_anew, [CHANGED]),
     Row("aiokafka", scripts.subscribes_anew, [CHANGED]),
     Row("librdkafka", scripts.subscribes_anew, [CHANGED]),
@@ -239,12 +236,12 @@ TABLE = [
         ],
         is_kept=True,
     ),
-    # -- somebody is refused: nothing happens to the others
+    # -- a member is refused: nothing happens to the others
     Row("kohort", scripts.is_refused, config=FULL),
     Row("librdkafka", scripts.does_not_fit),
 ]
 
-# Those that need a toolchain besides Python.
+# Rows that need another toolchain than Python.
 OTHER_LANGUAGES = [
     Row("kafka-clients", scripts.comes_second, [JOINED]),
     Row("kafka-clients", scripts.comes_static, [STATIC]),
@@ -278,7 +275,7 @@ async def test_what_is_said(row: Row, tmp_path: Path) -> None:
 
 
 def check(row: Row, scene: Scene, after: Sequence[MemberDescription]) -> None:
-    """All that happened since the act began is what the row says, and no more."""
+    """The events since the act are exactly those of the row."""
     started = scene.started()
     causes = [(event["cause"], event["culprits"]) for event in started]
     wanted = [(told.cause, _ids(told, scene, after)) for told in row.told]
@@ -297,10 +294,10 @@ def check(row: Row, scene: Scene, after: Sequence[MemberDescription]) -> None:
 
 
 def _ids(told: Told, scene: Scene, after: Sequence[MemberDescription]) -> list[str]:
-    """The member ids of who is to blame, as DescribeGroups has them.
+    """The member ids of the culprits, from DescribeGroups.
 
-    Who comes is there afterwards, unless a coordinator has forgotten it meanwhile;
-    anybody else was there before.
+    A joining member is listed afterwards, unless a coordinator has forgotten it;
+    any other member was listed before.
     """
     members = scene.before
     if told.outcome == "moved":

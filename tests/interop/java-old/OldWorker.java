@@ -16,7 +16,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
-/** A worker over an old kafka-clients that joins, says what it owns, and no more; see workers/lines.py. */
+/** A worker over an old kafka-clients: it only joins and reports its partitions; see workers/lines.py. */
 public final class OldWorker {
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
 

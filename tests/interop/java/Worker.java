@@ -37,7 +37,7 @@ import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** A worker over kafka-clients; workers/lines.py says what the commands and the events are. */
+/** A worker over kafka-clients; workers/lines.py describes the commands and events. */
 public final class Worker {
     private static final Duration POLL = Duration.ofMillis(100);
     private static final String ASSIGNORS = "org.apache.kafka.clients.consumer.";
@@ -49,7 +49,7 @@ public final class Worker {
 
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
 
-    private static void say(String event, String fields) {
+    static void say(String event, String fields) {
         Instant now = Instant.now();
         String line = "{\"event\": \"" + event + "\", \"at_ns\": "
                 + (now.getEpochSecond() * 1_000_000_000L + now.getNano())
@@ -60,7 +60,7 @@ public final class Worker {
         }
     }
 
-    private static String quoted(String text) {
+    static String quoted(String text) {
         StringBuilder json = new StringBuilder("\"");
         for (char each : text.toCharArray()) {
             if (each == '"' || each == '\\') {
@@ -74,7 +74,7 @@ public final class Worker {
         return json.append('"').toString();
     }
 
-    private static void note(String text) {
+    static void note(String text) {
         say("note", "\"text\": " + quoted(text));
     }
 
@@ -159,6 +159,10 @@ public final class Worker {
             if (words.containsKey("poll")) {
                 settings.put("max.poll.interval.ms", words.get("poll"));
             }
+            if (words.containsKey("request")) {
+                settings.put("request.timeout.ms", words.get("request"));
+                settings.put("default.api.timeout.ms", words.get("request"));
+            }
             consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
             consumer.subscribe(List.of(topic), this);
         }
@@ -235,6 +239,11 @@ public final class Worker {
     private static void produce(Map<String, String> words) throws Exception {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", words.get("bootstrap"));
+        settings.put("client.id", "producer");
+        if (words.containsKey("request")) {
+            settings.put("request.timeout.ms", words.get("request"));
+            settings.put("delivery.timeout.ms", 4 * Integer.parseInt(words.get("request")));
+        }
         int first = Integer.parseInt(words.get("first"));
         int count = Integer.parseInt(words.get("count"));
         try (KafkaProducer<String, String> producer =
@@ -250,7 +259,7 @@ public final class Worker {
         say("produced", "\"count\": " + count);
     }
 
-    private static void readStdin(BlockingQueue<String> commands) {
+    static void readStdin(BlockingQueue<String> commands) {
         try (BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
             for (String line = lines.readLine(); line != null; line = lines.readLine()) {
                 commands.add(line);
@@ -286,6 +295,11 @@ public final class Worker {
                     say("stalled", "");
                     commands.take();
                     member.consume(records);
+                }
+                case "leave" -> {
+                    member.consumer.close();
+                    member = null;
+                    say("left", "");
                 }
                 case "close" -> {
                     if (member != null) {

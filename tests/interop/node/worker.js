@@ -1,36 +1,26 @@
-// A worker over kafkajs; workers/lines.py says what the commands and the events are.
+// A worker over kafkajs; workers/lines.py describes the commands and events.
 'use strict'
 
 const readline = require('node:readline')
-const { Kafka, PartitionAssigners, logLevel } = require('kafkajs')
-
-const say = event => process.stdout.write(JSON.stringify(event) + '\n')
-
-const note = text => say({ event: 'note', text })
+const { PartitionAssigners } = require('kafkajs')
+const { kafka, named, note, parsed, say } = require('./lines')
 
 const sorted = partitions => [...partitions].sort((a, b) => a - b)
-
-// Errors go to the history; a scene decides by what happens, not by what is logged.
-const kafka = (bootstrap, clientId) =>
-  new Kafka({
-    clientId,
-    brokers: bootstrap.split(','),
-    logLevel: logLevel.ERROR,
-    logCreator: () => ({ log }) => note(log.message + (log.error ? `: ${log.error}` : '')),
-    retry: { retries: 20, initialRetryTime: 100, maxRetryTime: 1000 },
-  })
 
 class Member {
   constructor (words) {
     if (words.assignor !== 'roundrobin') throw new Error(`kafkajs has no assignor ${words.assignor}`)
     this.topic = words.topic
+    // The consumer's commitOffsets tries again where a rebalance has come between, and
+    // crashes the consumer for good; the batch's does neither.
+    this.commitsBatches = words.plain !== undefined
     this.held = []
     this.generation = null
-    this.consumer = kafka(words.bootstrap, words.client).consumer({
+    this.consumer = kafka(words.bootstrap, words.client, words).consumer({
       groupId: words.group,
       partitionAssigners: [PartitionAssigners.roundRobin],
       sessionTimeout: Number(words.session),
-      rebalanceTimeout: Number(words.session),
+      rebalanceTimeout: Number(words.poll || words.session),
       heartbeatInterval: Number(words.heartbeat),
       maxWaitTimeInMs: 200,
     })
@@ -43,7 +33,7 @@ class Member {
 
   async join () {
     const { consumer, topic } = this
-    const { CRASH, GROUP_JOIN, HEARTBEAT, REBALANCING } = consumer.events
+    const { CRASH, GROUP_JOIN, HEARTBEAT, REBALANCING, REQUEST_TIMEOUT } = consumer.events
     consumer.on(GROUP_JOIN, ({ payload }) => {
       this.generation = null
       this.owns('assigned', payload.memberAssignment[topic] || [])
@@ -57,26 +47,32 @@ class Member {
       this.owns('assigned', this.held)
     })
     consumer.on(CRASH, ({ payload }) => {
-      if (payload.restart) note(`crashed, restarts: ${payload.error}`)
-      else say({ event: 'error', text: String(payload.error) })
+      if (payload.restart) note(`crashed, restarts: ${named(payload.error)}`)
+      else say({ event: 'error', text: named(payload.error) })
     })
+    consumer.on(REQUEST_TIMEOUT, ({ payload }) => say({ event: 'log', text: `timed out: ${payload.apiName}` }))
     await consumer.connect()
     await consumer.subscribe({ topic, fromBeginning: true })
     await consumer.run({ autoCommit: false, eachBatchAutoResolve: false, eachBatch: each => this.consume(each) })
   }
 
-  async consume ({ batch, resolveOffset, heartbeat, isRunning, isStale }) {
+  async consume ({ batch, resolveOffset, commitOffsetsIfNecessary, heartbeat, isRunning, isStale }) {
     if (!isRunning() || isStale() || batch.isEmpty()) return
     const { partition } = batch
     const records = batch.messages.map(({ offset, key, value }) =>
       [partition, Number(offset), key === null ? '' : key.toString(), value.toString()])
     say({ event: 'consumed', records })
     const end = Number(batch.lastOffset()) + 1
+    const offset = String(end)
     try {
-      await this.consumer.commitOffsets([{ topic: this.topic, partition, offset: String(end) }])
+      if (this.commitsBatches) {
+        await commitOffsetsIfNecessary({ topics: [{ topic: this.topic, partitions: [{ partition, offset }] }] })
+      } else {
+        await this.consumer.commitOffsets([{ topic: this.topic, partition, offset }])
+      }
       say({ event: 'committed', offsets: [[partition, end]] })
     } catch (error) {
-      note(`commit failed: ${error}`)
+      note(`commit failed: ${named(error)}`)
       throw error
     }
     resolveOffset(batch.lastOffset())
@@ -93,7 +89,7 @@ class Member {
 }
 
 async function produce (words) {
-  const producer = kafka(words.bootstrap, 'producer').producer({ idempotent: true })
+  const producer = kafka(words.bootstrap, 'producer', words).producer({ idempotent: true })
   const first = Number(words.first)
   const count = Number(words.count)
   const messages = Array.from({ length: count }, (_, index) =>
@@ -108,11 +104,7 @@ async function main () {
   let member = null
   say({ event: 'ready' })
   for await (const line of readline.createInterface({ input: process.stdin })) {
-    const [verb, ...rest] = line.split(' ')
-    const words = Object.fromEntries(rest.map(word => {
-      const at = word.indexOf('=')
-      return [word.slice(0, at), word.slice(at + 1)]
-    }))
+    const { verb, words } = parsed(line)
     if (verb === 'join') {
       member = new Member(words)
       await member.join()
@@ -120,6 +112,10 @@ async function main () {
       await produce(words)
     } else if (verb === 'tell') {
       member.tell()
+    } else if (verb === 'leave') {
+      await member.close()
+      member = null
+      say({ event: 'left' })
     } else if (verb === 'close') {
       if (member !== null) await member.close()
       say({ event: 'closed' })
@@ -132,6 +128,6 @@ async function main () {
 }
 
 main().catch(error => {
-  say({ event: 'error', text: String(error.stack || error) })
+  say({ event: 'error', text: `${named(error)}: ${error.stack || ''}` })
   process.exit(1)
 })

@@ -35,7 +35,7 @@ ASSIGNORS = {
 
 
 class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
-    """One AIOKafkaConsumer, on an event loop that runs while a call of ours does."""
+    """One AIOKafkaConsumer, on an event loop that runs only during our calls."""
 
     def __init__(self, wanted: Join) -> None:
         self.topic = wanted.topic
@@ -44,7 +44,11 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
         self.runner.run(self._start(wanted))
 
     async def _start(self, wanted: Join) -> None:
-        self.consumer = AIOKafkaConsumer(**wanted.settings(ASSIGNORS[wanted.assignor]))
+        settings = wanted.settings(ASSIGNORS[wanted.assignor])
+        if wanted.poll_ms is not None:
+            settings["max_poll_interval_ms"] = wanted.poll_ms
+            settings["rebalance_timeout_ms"] = wanted.poll_ms
+        self.consumer = AIOKafkaConsumer(**settings)
         self.consumer.subscribe([wanted.topic], listener=self)
         await self.consumer.start()
 
@@ -85,11 +89,11 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
         return None
 
     def owns(self) -> list[int]:
-        """As `assignment()` says."""
+        """From `assignment()`."""
         return [each.partition for each in self.consumer.assignment()]
 
     def generation(self) -> int | None:
-        """The coordinator's field: aiokafka has no public way to ask."""
+        """From the coordinator's field: aiokafka has no public method."""
         generation: int = self.consumer._coordinator.generation  # noqa: SLF001 - see the docstring
         return generation if generation >= 0 else None
 
@@ -101,7 +105,10 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
 
 async def _produce(wanted: Produce) -> None:
     producer = AIOKafkaProducer(
-        bootstrap_servers=wanted.bootstrap, enable_idempotence=True
+        bootstrap_servers=wanted.bootstrap,
+        client_id="producer",
+        enable_idempotence=True,
+        request_timeout_ms=wanted.request_ms or 40_000,
     )
     await producer.start()
     sent = [
@@ -113,7 +120,7 @@ async def _produce(wanted: Produce) -> None:
 
 
 def produce(wanted: Produce) -> None:
-    """Send them idempotently, and wait for every acknowledgement."""
+    """Sends them idempotently, and waits for every acknowledgement."""
     asyncio.run(_produce(wanted))
 
 

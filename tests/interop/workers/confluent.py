@@ -32,10 +32,10 @@ _LEADS = re.compile(r"JoinGroup response: GenerationId (\d+), .*, LeaderId \S+ \
 
 
 class Elections(logging.Handler):
-    """Reads in librdkafka's log who leads: nothing else of it tells."""
+    """Reads the leader in librdkafka's log, which is the only source."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line of the log; inside `consume`, as the callbacks."""
+        """One line of the log; called inside `consume`, like the callbacks."""
         found = _LEADS.search(record.getMessage())
         if found is not None:
             say_leads(int(found[1]))
@@ -62,14 +62,17 @@ class ConfluentMember:
             "partition.assignment.strategy": wanted.assignor,
             "session.timeout.ms": wanted.session_ms,
             "heartbeat.interval.ms": wanted.heartbeat_ms,
-            "debug": "cgrp",
-            "logger": _elections(),
         }
+        if not wanted.is_plain:
+            settings |= {"debug": "cgrp", "logger": _elections()}
         if wanted.instance is not None:
             settings["group.instance.id"] = wanted.instance
         if wanted.poll_ms is not None:
             settings["max.poll.interval.ms"] = wanted.poll_ms
+        if wanted.request_ms is not None:
+            settings["socket.timeout.ms"] = wanted.request_ms
         self.topic = wanted.topic
+        self.is_plain = wanted.is_plain
         self.cooperative = wanted.assignor == "cooperative-sticky"
         self.held: set[int] = set()
         self.consumer = Consumer(settings)
@@ -80,10 +83,11 @@ class ConfluentMember:
             on_lost=self._lost,
         )
 
-    # A cooperative rebalance names only what changes; an eager one names everything,
-    # and adding that to nothing comes to the same.
+    # A cooperative rebalance lists only changes; an eager one lists everything, and
+    # adding that to nothing gives the same.
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        begin(consumer, partitions, is_cooperative=self.cooperative)
+        if not self.is_plain:
+            begin(consumer, partitions, is_cooperative=self.cooperative)
         self.held |= {each.partition for each in partitions}
         say_owns("assigned", self.held, self.generation())
 
@@ -96,7 +100,7 @@ class ConfluentMember:
         say_owns("lost", self.held, self.generation())
 
     def poll(self) -> list[Record]:
-        """Whatever librdkafka has queued; transient errors go to the history."""
+        """Returns librdkafka's queued records; transient errors go to the history."""
         records: list[Record] = []
         for message in self.consumer.consume(BATCH, POLL_S):
             error = message.error()
@@ -120,11 +124,11 @@ class ConfluentMember:
         return wrong[0] if wrong else None
 
     def owns(self) -> list[int]:
-        """As `assignment()` says."""
+        """From `assignment()`."""
         return [each.partition for each in self.consumer.assignment()]
 
     def generation(self) -> int | None:
-        """Out of the serialised group metadata: `CGMDv2:`, then a native int32."""
+        """From the serialised group metadata: `CGMDv2:`, then a native int32."""
         raw: bytes = self.consumer.consumer_group_metadata()
         (generation,) = struct.unpack_from("=i", raw, len(b"CGMDv2:"))
         return int(generation) if generation >= 0 else None
@@ -145,20 +149,24 @@ def _record(message: Message) -> Record:
 
 
 def produce(wanted: Produce) -> None:
-    """Send them idempotently, and wait for every acknowledgement."""
+    """Sends them idempotently, and waits for every acknowledgement."""
     wrong: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _message: Message) -> None:
         if error is not None:
             wrong.append(error)
 
-    producer = Producer(
-        {
-            "bootstrap.servers": wanted.bootstrap,
-            "enable.idempotence": True,
-            "linger.ms": 5,
-        }
-    )
+    settings: dict[str, object] = {
+        "bootstrap.servers": wanted.bootstrap,
+        "client.id": "producer",
+        "enable.idempotence": True,
+        "linger.ms": 5,
+    }
+    if wanted.request_ms is not None:
+        settings["request.timeout.ms"] = wanted.request_ms
+        settings["delivery.timeout.ms"] = 4 * wanted.request_ms
+        settings["socket.timeout.ms"] = wanted.request_ms
+    producer = Producer(settings)
     for key, value in wanted.records():
         producer.produce(wanted.topic, key=key, value=value, on_delivery=delivered)
     left = producer.flush(PRODUCE_S)

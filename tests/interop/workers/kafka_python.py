@@ -25,10 +25,12 @@ from tests.interop.workers.lines import (
     serve,
 )
 
-# kafka-python 3.0 forgets an answer to JoinGroup or SyncGroup that comes between two
-# polls, and joins again; if that is the leader, everybody has to. So a member without
-# partitions polls for long enough to have its answers inside of one poll.
+# kafka-python 3.0 forgets a response to JoinGroup or SyncGroup that comes between two
+# polls, and joins again; if that is the leader, all members have to. So a member
+# without partitions polls for long enough to have its responses within one poll.
 JOINING_MS = 3_000
+# As in its documentation: `consumer.poll(timeout_ms=1000)`.
+PLAIN_MS = 1_000
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -44,14 +46,18 @@ class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def __init__(self, wanted: Join) -> None:
         self.topic = wanted.topic
         self.held: set[int] = set()
-        self.consumer = KafkaConsumer(**wanted.settings(ASSIGNORS[wanted.assignor]))
+        self.is_plain = wanted.is_plain
+        settings = wanted.settings(ASSIGNORS[wanted.assignor])
+        if wanted.poll_ms is not None:
+            settings["max_poll_interval_ms"] = wanted.poll_ms
+        self.consumer = KafkaConsumer(**settings)
         self.consumer.subscribe([wanted.topic], listener=self)
-        # Asked for the topics now, it has them before it joins: else it may have to
-        # join again, and forgets to if it leads and a poll ends while its SyncGroup is
-        # under way.
-        self.consumer.topics()
+        # Loads the topics now, before it joins. Otherwise it may have to join again,
+        # and forgets to if it leads and a poll ends during its SyncGroup.
+        if not self.is_plain:
+            self.consumer.topics()
 
-    # A cooperative rebalance names only what changes, an eager one everything.
+    # A cooperative rebalance lists only changes, an eager one everything.
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         """The library's callback."""
         self.held |= {each.partition for each in assigned}
@@ -69,7 +75,11 @@ class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
 
     def poll(self) -> list[Record]:
         """One `poll`."""
-        timeout_ms = int(POLL_S * 1000) if self.held else JOINING_MS
+        timeout_ms = int(POLL_S * 1000)
+        if self.is_plain:
+            timeout_ms = PLAIN_MS
+        elif not self.held:
+            timeout_ms = JOINING_MS
         by_partition = self.consumer.poll(timeout_ms=timeout_ms, max_records=BATCH)
         return [
             (
@@ -95,11 +105,11 @@ class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         return None
 
     def owns(self) -> list[int]:
-        """As `assignment()` says."""
+        """From `assignment()`."""
         return [each.partition for each in self.consumer.assignment()]
 
     def generation(self) -> int | None:
-        """As `group_metadata()` says."""
+        """From `group_metadata()`."""
         generation: int = self.consumer.group_metadata().generation_id
         return generation if generation >= 0 else None
 
@@ -109,8 +119,12 @@ class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
 
 
 def produce(wanted: Produce) -> None:
-    """Send them, and wait for every acknowledgement."""
-    producer = KafkaProducer(bootstrap_servers=wanted.bootstrap)
+    """Sends them, and waits for every acknowledgement."""
+    producer = KafkaProducer(
+        bootstrap_servers=wanted.bootstrap,
+        client_id="producer",
+        request_timeout_ms=wanted.request_ms or 30_000,
+    )
     sent = [
         producer.send(wanted.topic, key=key, value=value)
         for key, value in wanted.records()

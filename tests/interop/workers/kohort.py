@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class KohortMember(ConsumerRebalanceListener):
-    """One consumer, on an event loop that runs while a call of ours does."""
+    """One consumer, on an event loop that runs only during our calls."""
 
     def __init__(self, wanted: Join) -> None:
         self.topic = wanted.topic
@@ -46,7 +46,7 @@ class KohortMember(ConsumerRebalanceListener):
     async def on_partitions_assigned(
         self, assigned: AbstractSet[TopicPartition]
     ) -> None:
-        """What is new: a cooperative member has kept the rest."""
+        """Called with new partitions: a cooperative member keeps the rest."""
         generation = self.generation()
         if generation is not None and self._leads():
             say_leads(generation)
@@ -54,12 +54,12 @@ class KohortMember(ConsumerRebalanceListener):
         say_owns("assigned", self.held, generation)
 
     async def on_partitions_revoked(self, revoked: AbstractSet[TopicPartition]) -> None:
-        """As the client calls it."""
+        """The client's callback."""
         self.held -= {each.partition for each in revoked}
         say_owns("revoked", self.held, self.generation())
 
     async def on_partitions_lost(self, lost: AbstractSet[TopicPartition]) -> None:
-        """As the client calls it."""
+        """The client's callback."""
         self.held -= {each.partition for each in lost}
         say_owns("lost", self.held, self.generation())
 
@@ -67,7 +67,7 @@ class KohortMember(ConsumerRebalanceListener):
         """One `getmany`."""
         wanted = self.consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=BATCH)
         return [
-            (each.partition, each.offset, each.key.decode(), each.value.decode())
+            (each.partition, each.offset, text_of(each.key), text_of(each.value))
             for records in self.runner.run(wanted).values()
             for each in records
         ]
@@ -85,11 +85,11 @@ class KohortMember(ConsumerRebalanceListener):
         return None
 
     def owns(self) -> list[int]:
-        """As `assignment()` says."""
+        """From `assignment()`."""
         return [each.partition for each in self.consumer.assignment()]
 
     def generation(self) -> int | None:
-        """As `group_metadata()` says."""
+        """From `group_metadata()`."""
         generation = self.consumer.group_metadata().generation_id
         return generation if generation >= 0 else None
 
@@ -99,9 +99,15 @@ class KohortMember(ConsumerRebalanceListener):
         self.runner.close()
 
     def _leads(self) -> bool:
-        # Nothing public tells: who leads is no concern of applications.
+        # Nothing public shows the leader, which applications do not need.
         group = self.consumer._group  # noqa: SLF001 - see above
         return group is not None and group.member.is_leader
+
+
+def text_of(part: bytes | None) -> str:
+    """A key or value, which is never null here."""
+    assert part is not None
+    return part.decode()
 
 
 async def _produce(wanted: Produce) -> None:
@@ -114,7 +120,7 @@ async def _produce(wanted: Produce) -> None:
 
 
 def produce(wanted: Produce) -> None:
-    """Send them idempotently, and wait for every acknowledgement."""
+    """Sends them idempotently, and waits for every acknowledgement."""
     asyncio.run(_produce(wanted))
 
 

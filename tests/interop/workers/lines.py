@@ -1,28 +1,33 @@
-"""The worker's side of the conversation between a scene and one client library.
+"""The worker's side of the protocol between a scene and one client library.
 
-A worker is a process that knows one library. It reads commands from its stdin, one
-per line, a verb and words `key=value`; it writes events to its stdout, one JSON object
-per line.
+A worker is a process that knows one library. It reads commands from its stdin, one per
+line, a verb and words `key=value`; it writes events to its stdout, one JSON object per
+line.
 
 Commands:
     join bootstrap= topic= group= client= assignor= session= heartbeat= [instance=]
-            [poll=]
+            [poll=] [request=] [plain=1]
         become a member, consume, and commit after every batch; times in milliseconds;
-        poll is max.poll.interval.ms (confluent-kafka and kafka-clients only)
-    produce bootstrap= topic= first= count=
+        poll is max.poll.interval.ms, or the rebalance timeout if the library has that
+        instead; request is the time that a request may take; plain: without the
+        worker's own workarounds for defects of the library
+    produce bootstrap= topic= first= count= [request=]
         send records first .. first+count-1: key `key-N`, value `value-N`, placed by the
-        library's own partitioner
+        library's own partitioner; delivery takes at most four times `request`
+        (confluent-kafka and kafka-clients only)
     tell
-        say what the library itself thinks it owns, in an `owns` event
+        report the library's own assignment, in an `owns` event
     stall
-        say `stalled` with the next batch in hand, and go on to commit it when the next
-        line comes (Python and Java only). A library that works on an event loop of ours
+        report `stalled` with a batch in hand, and commit it when the next line
+        comes (Python and Java only). A library that works on an event loop of ours
         has a blocked loop meanwhile
+    leave
+        close the consumer properly, report `left`, and be ready for the next `join`
     close
-        close the library properly, say `closed`, exit 0
+        close the library properly, report `closed`, exit 0
     The end of stdin means: exit at once.
 
-Events, each with "at_ns", the time since the epoch (Python and Java only):
+Events, each with "at_ns", the time since the epoch:
     {"event": "ready"}
         the library is loaded, commands are read
     {"event": "owns", "why": WHY, "partitions": [...], "generation": n | null}
@@ -31,13 +36,16 @@ Events, each with "at_ns", the time since the epoch (Python and Java only):
         the member leads that generation: it has made the assignment, or the answer to
         its JoinGroup says so (kohort, confluent-kafka and kafka-clients only)
     {"event": "consumed", "records": [[partition, offset, key, value], ...]}
-        a key that is null is ""
+        a null key is ""
     {"event": "committed", "offsets": [[partition, offset], ...]}
     {"event": "produced", "count": n}
         all of them are acknowledged
     {"event": "note", "text": ...}
-        for the history that a failed scene prints
+        for the history that a failed scene prints; an error that the library has raised
+    {"event": "log", "text": ...}
+        likewise; a line of the library's log (kafkajs only)
     {"event": "stalled"}
+    {"event": "left"}
     {"event": "closed"}
     {"event": "error", "text": ...}
         the worker cannot go on
@@ -57,9 +65,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# Records per poll: few, so that a rebalance finds members in the middle of their work.
+# Records per poll: few, so that a rebalance interrupts members in their work.
 BATCH = 50
-# How long a poll waits for records, and so how late a command is read.
+# The longest wait of a poll for records, and so the delay of commands.
 POLL_S = 0.1
 PRODUCE_S = 60.0
 
@@ -67,19 +75,19 @@ Record = tuple[int, int, str, str]  # partition, offset, key, value
 
 
 def say(event: str, **fields: object) -> None:
-    """Write one event, in one write: callbacks on other threads must not mix lines."""
+    """Writes one event in one write, as callbacks run in other threads."""
     said = {"event": event, "at_ns": time.time_ns(), **fields}
     sys.stdout.write(json.dumps(said) + "\n")
     sys.stdout.flush()
 
 
-# What is consumed and not committed yet. A commit that a rebalance refused is repeated
-# for the partitions that stay: no later record might come and commit them along.
+# Consumed but uncommitted offsets. A commit that a rebalance refused is repeated for
+# the remaining partitions: perhaps no later record commits them.
 _pending: dict[int, int] = {}
 
 
 def say_owns(why: str, partitions: Iterable[int], generation: int | None) -> None:
-    """Report the whole present assignment, and what made it so."""
+    """Reports the whole present assignment, and its reason."""
     owned = sorted(partitions)
     for gone in set(_pending).difference(owned):
         del _pending[gone]
@@ -87,13 +95,13 @@ def say_owns(why: str, partitions: Iterable[int], generation: int | None) -> Non
 
 
 def say_leads(generation: int) -> None:
-    """Report that this member leads a generation."""
+    """Reports that this member leads a generation."""
     say("leads", generation=generation)
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What a member is to be; times in milliseconds."""
+    """The settings of a member; times in milliseconds."""
 
     bootstrap: str
     topic: str
@@ -104,10 +112,16 @@ class Join:
     heartbeat_ms: int
     instance: str | None
     poll_ms: int | None
+    request_ms: int | None
+    is_plain: bool
 
     def settings(self, assignor: object) -> dict[str, Any]:
-        """Arguments of a consumer of the libraries that name them as kafka-python."""
+        """Arguments of a consumer, for libraries with kafka-python's names."""
+        chosen: dict[str, Any] = {}
+        if self.request_ms is not None:
+            chosen["request_timeout_ms"] = self.request_ms
         return {
+            **chosen,
             "bootstrap_servers": self.bootstrap,
             "group_id": self.group,
             "client_id": self.client,
@@ -122,12 +136,13 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Produce:
-    """Which records to send: `first` .. `first + count - 1`."""
+    """The records to send: `first` .. `first + count - 1`."""
 
     bootstrap: str
     topic: str
     first: int
     count: int
+    request_ms: int | None
 
     def records(self) -> Iterable[tuple[bytes, bytes]]:
         """Keys and values, in order."""
@@ -142,25 +157,25 @@ class Member(Protocol):
         """Up to BATCH records, after at most about POLL_S seconds."""
 
     def commit(self, offsets: dict[int, int]) -> str | None:
-        """Commit by partition and wait for the answer; what was wrong, if anything.
+        """Commits by partition, waits for the response, and returns the error, if any.
 
-        A rebalance may always come between, so a commit that fails is no error.
+        A rebalance may always come in between, so a failed commit is no error.
         """
 
     def owns(self) -> list[int]:
-        """The partitions that the library says are assigned to it."""
+        """The partitions assigned to it according to the library."""
 
     def generation(self) -> int | None:
-        """The generation that the library holds, None if it has none at the moment."""
+        """The library's generation; None if it has none at the moment."""
 
     def close(self) -> None:
-        """Leave, as an application does that shuts down."""
+        """Leaves, like an application that shuts down."""
 
 
 def _read_stdin(commands: queue.SimpleQueue[list[str]]) -> None:
     for line in sys.stdin:
         commands.put(line.split())
-    # The scene is gone: nobody is left to close politely for.
+    # The scene is gone: no one needs a clean close.
     os._exit(3)
 
 
@@ -178,8 +193,14 @@ def _join(words: dict[str, str]) -> Join:
         int(words["session"]),
         int(words["heartbeat"]),
         words.get("instance"),
-        int(words["poll"]) if "poll" in words else None,
+        _number(words, "poll"),
+        _number(words, "request"),
+        "plain" in words,
     )
+
+
+def _number(words: dict[str, str], name: str) -> int | None:
+    return int(words[name]) if name in words else None
 
 
 def _consume(member: Member, records: list[Record]) -> None:
@@ -198,8 +219,16 @@ def _consume(member: Member, records: list[Record]) -> None:
     say("committed", offsets=sorted(offsets.items()))
 
 
+def _stall(member: Member, commands: queue.SimpleQueue[list[str]]) -> None:
+    while not (records := member.poll()):
+        pass
+    say("stalled")
+    commands.get()
+    _consume(member, records)
+
+
 def serve(join: Callable[[Join], Member], produce: Callable[[Produce], None]) -> None:
-    """Answer commands until `close`."""
+    """Handles commands until `close`."""
     commands: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
     threading.Thread(target=_read_stdin, args=(commands,), daemon=True).start()
     member: Member | None = None
@@ -218,17 +247,19 @@ def serve(join: Callable[[Join], Member], produce: Callable[[Produce], None]) ->
                 words["topic"],
                 int(words["first"]),
                 int(words["count"]),
+                _number(words, "request"),
             )
             produce(wanted)
             say("produced", count=wanted.count)
         elif command[0] == "tell" and member is not None:
             say_owns("told", member.owns(), member.generation())
         elif command[0] == "stall" and member is not None:
-            while not (records := member.poll()):
-                pass
-            say("stalled")
-            commands.get()
-            _consume(member, records)
+            _stall(member, commands)
+        elif command[0] == "leave" and member is not None:
+            member.close()
+            member = None
+            _pending.clear()
+            say("left")
         elif command[0] == "close":
             if member is not None:
                 member.close()

@@ -35,7 +35,7 @@ type member struct {
 	held map[int32]bool
 }
 
-// changed is all three callbacks: each names only what comes or goes.
+// changed makes each of the three callbacks: all of them name only the changed partitions.
 func (m *member) changed(why string, owned bool) func(context.Context, *kgo.Client, map[string][]int32) {
 	return func(_ context.Context, client *kgo.Client, named map[string][]int32) {
 		m.lock.Lock()
@@ -86,6 +86,12 @@ func join(wanted lines.Join) (lines.Member, error) {
 	if wanted.Instance != "" {
 		options = append(options, kgo.InstanceID(wanted.Instance))
 	}
+	if wanted.Poll != 0 {
+		options = append(options, kgo.RebalanceTimeout(wanted.Poll))
+	}
+	if wanted.Request != 0 {
+		options = append(options, kgo.RequestTimeoutOverhead(wanted.Request))
+	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return nil, err
@@ -119,8 +125,8 @@ func (m *member) consume(ctx context.Context) {
 			}
 			lines.Consumed(records)
 		}
-		// The library knows what it owns and what of that is consumed and not
-		// committed yet: a commit that a rebalance refused is repeated.
+		// The library knows the consumed but uncommitted offsets of its partitions:
+		// a commit that a rebalance refused is repeated.
 		if uncommitted := m.client.UncommittedOffsets()[m.topic]; len(uncommitted) > 0 {
 			ends := map[int]int64{}
 			for partition, end := range uncommitted {
@@ -145,8 +151,16 @@ func (m *member) Close() error {
 	return nil
 }
 
-func produce(bootstrap, topic string, wanted []lines.Message) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.DefaultProduceTopic(topic))
+func produce(bootstrap, topic string, wanted []lines.Message, request time.Duration) error {
+	options := []kgo.Opt{
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
+		kgo.ClientID("producer"),
+		kgo.DefaultProduceTopic(topic),
+	}
+	if request != 0 {
+		options = append(options, kgo.RequestTimeoutOverhead(request), kgo.ProduceRequestTimeout(request))
+	}
+	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,4 @@
-// A worker over kafka-go, whose groups speak the oldest versions that Kafka 4 still
-// knows: JoinGroup v2, OffsetCommit v2, OffsetFetch v1, the rest v0.
+// A worker over kafka-go. Its groups use the oldest versions that Kafka 4 supports: JoinGroup v2, OffsetCommit v2, OffsetFetch v1, the rest v0.
 package main
 
 import (
@@ -29,7 +28,7 @@ type member struct {
 	group  *kafka.ConsumerGroup
 	done   chan struct{} // closed when there will be no further generation
 
-	lock       sync.Mutex // readers of partitions are goroutines of their own
+	lock       sync.Mutex // each partition is read by a separate goroutine
 	held       map[int]bool
 	generation int32
 }
@@ -136,7 +135,7 @@ func (m *member) readConnected(ctx context.Context, generation *kafka.Generation
 		err = generation.CommitOffsets(map[string]map[int]int64{m.wanted.Topic: ends})
 		lines.Committed(ends, err)
 		if err != nil {
-			return err // what is not committed is read again, if the generation goes on
+			return err // uncommitted records are read again, if the generation goes on
 		}
 		*next = ends[partition]
 	}
@@ -190,7 +189,7 @@ func (m *member) Close() error {
 	return err
 }
 
-func produce(bootstrap, topic string, wanted []lines.Message) error {
+func produce(bootstrap, topic string, wanted []lines.Message, _ time.Duration) error {
 	writer := &kafka.Writer{
 		Addr:         kafka.TCP(strings.Split(bootstrap, ",")...),
 		Topic:        topic,

@@ -1,5 +1,5 @@
-// Package lines is the worker's side of the conversation between a scene and one
-// client library; workers/lines.py says what the commands and the events are.
+// Package lines is the worker's side of the protocol between a scene and one client
+// library; workers/lines.py describes the commands and events.
 package lines
 
 import (
@@ -13,11 +13,13 @@ import (
 	"time"
 )
 
-// Join is what a member is to be.
+// Join has the settings of a member.
 type Join struct {
 	Bootstrap, Topic, Group, Client, Assignor, Instance string
 
 	Session, Heartbeat time.Duration
+
+	Poll, Request time.Duration // 0: the library's own
 }
 
 // Record is one consumed record.
@@ -30,8 +32,8 @@ type Record struct {
 // Message is one record to send.
 type Message struct{ Key, Value []byte }
 
-// Member is one consumer of some library. It says by itself what it owns and what it
-// consumed; Tell and Close are called on the goroutine that reads the commands.
+// Member is one consumer of some library. It reports its partitions and its consumed
+// records without being asked; Tell and Close are called on the goroutine that reads the commands.
 type Member interface {
 	Tell()
 	Close() error
@@ -47,8 +49,9 @@ type event = map[string]any
 func say(what event) {
 	writing.Lock()
 	defer writing.Unlock()
+	what["at_ns"] = time.Now().UnixNano()
 	if err := out.Encode(what); err != nil {
-		os.Exit(4) // nobody listens any more
+		os.Exit(4) // the scene has ended
 	}
 }
 
@@ -112,6 +115,13 @@ func milliseconds(text string) time.Duration {
 	return time.Duration(number) * time.Millisecond
 }
 
+func optional(text string) time.Duration {
+	if text == "" {
+		return 0
+	}
+	return milliseconds(text)
+}
+
 func messages(first, count string) []Message {
 	from, err := strconv.Atoi(first)
 	if err != nil {
@@ -130,7 +140,7 @@ func messages(first, count string) []Message {
 }
 
 // Serve answers commands until `close`.
-func Serve(join func(Join) (Member, error), produce func(bootstrap, topic string, wanted []Message) error) {
+func Serve(join func(Join) (Member, error), produce func(bootstrap, topic string, wanted []Message, request time.Duration) error) {
 	var member Member
 	say(event{"event": "ready"})
 	commands := bufio.NewScanner(os.Stdin)
@@ -153,10 +163,18 @@ func Serve(join func(Join) (Member, error), produce func(bootstrap, topic string
 				Instance:  words["instance"],
 				Session:   milliseconds(words["session"]),
 				Heartbeat: milliseconds(words["heartbeat"]),
+				Poll:      optional(words["poll"]),
+				Request:   optional(words["request"]),
 			})
+		case "leave":
+			err = member.Close()
+			member = nil
+			if err == nil {
+				say(event{"event": "left"})
+			}
 		case "produce":
 			wanted := messages(words["first"], words["count"])
-			if err = produce(words["bootstrap"], words["topic"], wanted); err == nil {
+			if err = produce(words["bootstrap"], words["topic"], wanted, optional(words["request"])); err == nil {
 				say(event{"event": "produced", "count": len(wanted)})
 			}
 		case "tell":

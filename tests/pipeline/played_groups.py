@@ -1,0 +1,179 @@
+"""Groups that play a script against kohort's coordinator, on virtual time.
+
+The script says when each process starts, stops, crashes or hangs. While it plays, the
+readers of partitions are looked up in the clients themselves: the truth that the
+broker's events are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bench.pipeline.lives import STEP_S, TOPIC, Client, Kind, Life
+
+from kohort.protocol.consumer import Subscription, encode
+
+BEGIN_NS: Final = 1_748_822_400_000_000_000
+"""2025-06-02 00:00 UTC."""
+QUICK_S: Final = 0.3
+"""How long a client needs to finish the records at hand, unless a script says."""
+OVERRUN_S: Final = 20.0
+"""How long after it left an application polls again."""
+HANG_S: Final = 14.0
+"""How long a process hangs."""
+
+Step = tuple[float, str, int | None]
+"""Seconds since the start, an incident, and the number of its client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A group and its incidents.
+
+    Attributes:
+        kind: its members, partitions and settings.
+        steps: its incidents, besides the start of all members and their end.
+        seconds: how long it lasts.
+        start_s: seconds from the start of a member to that of the next one.
+        slow: clients that need longer to finish their records: seconds by number.
+        more: assignors that a client offers besides the group's, by number.
+    """
+
+    kind: Kind
+    steps: Sequence[Step] = ()
+    seconds: float = 900.0
+    start_s: float = 0.0
+    slow: dict[int, float] = field(default_factory=dict)
+    more: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Process(Client):
+    """A client of a script."""
+
+    finish_s = QUICK_S
+    hangs_until = 0.0
+    is_doomed = False
+    more: tuple[str, ...] = ()
+
+    def _to_finish_s(self) -> float:
+        return self.finish_s
+
+    def _subscription(self) -> list[tuple[str, bytes]]:
+        said = encode(Subscription((TOPIC,)), 1)
+        others = [(name, said) for name in self.more]
+        return [*others, *super()._subscription()]
+
+    def _sync(self, assignments: Sequence[tuple[str, bytes]]) -> None:
+        if self.is_doomed:
+            self.is_doomed = False
+            self.crash()
+        else:
+            super()._sync(assignments)
+
+    def overrun(self, seconds: float) -> None:
+        """The application does not poll in time: it leaves, and rejoins at its poll."""
+        self._here.leave()
+        self._here.member_id = ""
+        self.owned = ()
+        self._wait("rejoining", seconds)
+
+    def ask_for_an_id(self) -> None:
+        """Sends its first JoinGroup, gets an id, and is never heard of again."""
+        name, offer = f"{self.name}-leftover", self._subscription()
+        self.life.context.member(name, protocols=offer).join()
+
+    def hang(self, seconds: float) -> None:
+        """The process sends nothing, and reads nothing."""
+        self.hangs_until = self.quiet_until = self.life.now + seconds
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """The partitions that it reads now."""
+        is_reading = self.is_up and self.life.now >= self.hangs_until
+        return self.owned if is_reading else ()
+
+
+class Played(Life):
+    """A script while it plays.
+
+    Attributes:
+        downtime_s: partition-seconds in which no client read a partition that a client
+            had read before, while the coordinator had members.
+        partition_s: partition-seconds in which partitions had a reader, or downtime.
+    """
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.downtime_s = self.partition_s = 0.0
+        self._known: set[int] = set()
+        self._told: list[dict[str, Any]] = []
+        super().__init__(script.kind, script.seconds, "script")
+
+    clients: list[Process]  # type: ignore[assignment]
+
+    def _client(self, number: int) -> Process:
+        made = Process(self, *self._name(number))
+        made.finish_s = self.script.slow.get(number, QUICK_S)
+        made.more = self.script.more.get(number, ())
+        return made
+
+    def _name(self, number: int) -> tuple[str, str | None]:
+        name = f"app-{number}"
+        return name, name if self.kind.is_static else None
+
+    def _plan(self) -> None:
+        for number, client in enumerate(self.clients):
+            self._at(number * self.script.start_s, "start", client)
+        for when, what, who in self.script.steps:
+            self._at(when, what, None if who is None else self.clients[who])
+        last = self.seconds * 0.9 - 10
+        for number, client in enumerate(self.clients):
+            self._at(last + number, "end", client)
+
+    def _happen(self, what: str, client: Client | None) -> None:
+        if isinstance(client, Process) and what == "overrun":
+            client.overrun(OVERRUN_S)
+        elif isinstance(client, Process) and what == "hang":
+            client.hang(HANG_S)
+        elif isinstance(client, Process) and what == "doomed":
+            client.is_doomed = True
+            client.start()
+        elif isinstance(client, Process) and what == "ghost":
+            client.ask_for_an_id()
+        elif isinstance(client, Process) and what == "end" and not client.is_up:
+            return
+        else:
+            super()._happen(what, client)
+
+    def step(self) -> None:
+        """Plays what is due, and notes the readers of all partitions."""
+        super().step()
+        read = {partition for client in self.clients for partition in client.reads}
+        self._known |= read
+        group = self.context.coordinator.groups.get("g")
+        if group is not None and group.members:
+            self.downtime_s += STEP_S * len(self._known - read)
+            self.partition_s += STEP_S * len(self._known)
+
+    def play(self) -> None:
+        """Plays the script to its end."""
+        self._told = self.live()
+
+    def events(self, run: str, group: str) -> list[dict[str, Any]]:
+        """Its events in the broker's form."""
+        return [
+            {
+                "schema": 1,
+                "labels": {},
+                **event,
+                "run": run,
+                "group": group,
+                "node": event["hops"],
+                "sequence": number,
+                "time_ns": BEGIN_NS + event["t_ns"],
+                "wall_ns": BEGIN_NS + event["t_ns"],
+            }
+            for number, event in enumerate(self._told, 1)
+        ]

@@ -1,0 +1,98 @@
+"""Failures that happen for real, in the test's own Spark: the sentences of commands."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.pipeline.broker_thread import serving
+from tests.pipeline.test_bronze import write
+from tests.pipeline.test_build import RECIPE
+from tests.pipeline.test_stream import event, once
+
+from kohort.pipeline import bronze
+from kohort.pipeline import build as builds
+from kohort.pipeline.bronze import stream
+from kohort.pipeline.commands.work import told
+from kohort.pipeline.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+EVENTS = 2_000
+ROOM = 4_096
+"""Bytes that a file may have on the small disk; that many events need more."""
+
+
+@contextmanager
+def small_disk(lake: Lake) -> Iterator[None]:
+    """Limits the size of files that Spark's Java process writes."""
+    # Java unpacks its compressors on first use, and never tries again.
+    lake.spark.range(1).write.parquet(f"{lake.path}-before")
+    gateway = lake.spark.sparkContext._gateway
+    assert gateway is not None
+    java = gateway.proc.pid
+    before = resource.prlimit(java, resource.RLIMIT_FSIZE)
+    resource.prlimit(java, resource.RLIMIT_FSIZE, (ROOM, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(java, resource.RLIMIT_FSIZE, before)
+
+
+def failure(lake: Lake) -> str:
+    """The sentence about a build that fails."""
+    with pytest.raises(Exception, match=r".") as raised:
+        builds.build(lake, recipe=RECIPE)
+    sentence = told(raised.value, lake.path)
+    assert "\n" not in sentence
+    return sentence
+
+
+def test_a_full_disk_is_named_with_the_table(lake: Lake, tmp_path: Path) -> None:
+    """Nothing of an ingest or a build counts, and both work once there is room."""
+    lines = [event(n, member=f"m{n * n}") for n in range(1, EVENTS)]
+    path = write(tmp_path / "e.jsonl", *lines)
+    with small_disk(lake), pytest.raises(Exception, match=r".") as raised:
+        bronze.ingest(lake, [path])
+    sentence = told(raised.value, lake.path)
+    assert sentence.startswith("the disk is full: ingest ")
+    assert f"({lake.path}/bronze/files/" in sentence
+    assert sentence.endswith("what was not finished does not count")
+    assert bronze.events(lake).count() == 0
+    assert bronze.ingest(lake, [path]).events == len(lines)
+
+
+def test_a_damaged_lake_says_which_file_and_what_to_do(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """The advice repairs it: the entry is removed, and the file ingested again."""
+    path = write(tmp_path / "e.jsonl", event(1), event(2))
+    ingest = bronze.ingest(lake, [path]).id
+    base = Path(lake.path) / "bronze"
+    (part,) = (base / "files" / str(ingest) / "events").glob("*.parquet")
+    part.write_bytes(part.read_bytes()[:-9])
+    sentence = failure(lake)
+    assert sentence.startswith(f"ingest {ingest} ({part}) cannot be read: it is dam")
+    assert f"Remove {base}/ledger/{ingest}.json, ingest its files again" in sentence
+    (base / "ledger" / f"{ingest}.json").unlink()
+    assert bronze.ingest(lake, [path]).events == 2
+    assert builds.build(lake, recipe=RECIPE).is_published
+
+
+def test_a_full_disk_ends_a_stream_and_is_named(lake: Lake) -> None:
+    """Once there is room the stream continues, with each event once."""
+    from pyspark.errors import StreamingQueryException
+
+    with serving() as served:
+        served.commit(EVENTS // 10)
+        served.written()
+        with small_disk(lake), pytest.raises(StreamingQueryException) as raised:
+            once(lake, served)
+        problem = stream.problem(raised.value, served.address, lake.path)
+        full = "the stream has ended: the disk is full: "
+        assert str(problem).startswith(f"{full}{lake.path}, or Spark's temporary")
+        once(lake, served)
+        assert bronze.events(lake).count() == len(served.events())
