@@ -13,7 +13,7 @@ RUN apt-get update \
     && install -d -o kohort -g kohort /lake
 COPY . /source
 RUN python -m venv /opt/kohort \
-    && /opt/kohort/bin/pip install --no-cache-dir '/source[pipeline]' \
+    && /opt/kohort/bin/pip install --no-cache-dir '/source[spark]' \
     && rm -rf /source
 ENV PATH="/opt/kohort/bin:$PATH" PYTHONUNBUFFERED=1 KOHORT_LAKE=/lake
 USER kohort
@@ -35,7 +35,7 @@ VOLUME /var/lib/kohort
 EXPOSE 9092
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=5s --retries=3 \
-    CMD ["kohort", "ping", "--bootstrap", "127.0.0.1:9092"]
+    CMD ["kohort", "ping", "--bootstrap-server", "127.0.0.1:9092"]
 ENTRYPOINT ["kohort"]
 CMD ["serve", "--host", "0.0.0.0", "--advertise", "127.0.0.1:9092", \
      "--data-dir", "/var/lib/kohort"]

@@ -42,6 +42,15 @@ def print_tasks(_signal: int, _frame: FrameType | None) -> None:
                 awaited = awaited.cr_await
 
 
+def reason(report: pytest.TestReport) -> str:
+    """The first line of a failed test's error, and the causes that Java names."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = report.longrepr if crash is None else crash.message
+    first, *others = str(text).strip().splitlines() or [""]
+    causes = [each for each in others if each.startswith((": ", "Caused by: "))]
+    return " ".join([first, *causes[:1], *causes[1:][-1:]])
+
+
 class Watch:
     """Records the events of one session.
 
@@ -54,7 +63,7 @@ class Watch:
         self._running = FOLDER / f"running-{os.getpid()}.json"
         self._collected: set[str] = set()
         self._reported: set[str] = set()
-        self._failed: dict[str, None] = {}
+        self._failed: dict[str, str] = {}
         self._errors = 0
 
     @pytest.hookimpl(wrapper=True)
@@ -91,7 +100,7 @@ class Watch:
         """Writes down tests that ended; a worker that died is a failure, too."""
         self._reported.add(report.nodeid)
         if report.failed:
-            self._failed[report.nodeid] = None
+            self._failed.setdefault(report.nodeid, reason(report))
             self._write_session(None)
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
@@ -107,7 +116,7 @@ class Watch:
             "cwd": str(self._config.rootpath),
             "environment": dict(os.environ),
             "exit_status": exit_status,
-            "failed": list(self._failed),
+            "failed": self._failed,
             "errors": self._errors,
             "missed": len(self._collected - self._reported),
         }

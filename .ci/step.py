@@ -3,8 +3,9 @@
     python3 .ci/step.py run LIMIT_S NAME COMMAND...
     python3 .ci/step.py summary
 
-STEPS_FOLDER names the folder where results are kept, STEPS_END the second, since
-1970, when all steps must have ended.
+STEPS_FOLDER names the folder where results are kept, STEPS_BEGAN and STEPS_END the
+seconds, since 1970, when the first step began and when all must have ended. Two steps
+may run at once.
 
 A step runs in a separate session, with `ci_watch` as a plugin of each pytest:
 
@@ -44,6 +45,8 @@ MOST_FAILURES = 10
 """Tests of a step that are run again. More have a common cause."""
 BUDGET_S = 60 * 60
 """Time for all steps. The summary says so if they took more."""
+LONGEST_ERROR = 500
+"""Characters of an error in the summary."""
 STACKS_S = 5.0
 """Time for a process to print its stacks."""
 PYTEST_OPTIONS = "-p ci_watch --durations=10 --durations-min=1"
@@ -68,14 +71,14 @@ class Running(NamedTuple):
 
 
 class Session(NamedTuple):
-    """How a session of pytest ended, as `ci_watch` writes it down.
+    """The end of a pytest session, as recorded by `ci_watch`.
 
     Attributes:
         command: the command line, without the places that it asked for.
         cwd: folder that node ids are relative to.
         environment: of the process.
         exit_status: of pytest; None if it has not come to its end.
-        failed: node ids of tests that failed.
+        failed: the error of each failed test, one line, by node id.
         errors: modules that could not be collected.
         missed: tests that were collected, and not run.
     """
@@ -84,13 +87,13 @@ class Session(NamedTuple):
     cwd: str
     environment: dict[str, str]
     exit_status: int | None
-    failed: list[str]
+    failed: dict[str, str]
     errors: int
     missed: int
 
     @property
     def may_run_again(self) -> bool:
-        """Whether failed tests are the only problem."""
+        """True if failed tests are the only problem."""
         return (
             self.exit_status == 1
             and 0 < len(self.failed) <= MOST_FAILURES
@@ -107,16 +110,16 @@ class Result(NamedTuple):
         outcome: "ok", "FAILED", "STOPPED", "NOT RUN" or INTERRUPTED.
         took_s: its time.
         last_line: of its output.
-        flaky: node ids of tests that passed when they ran again.
-        failed: node ids of tests that failed again.
+        flaky: the tests that passed when they ran again, as in `Session.failed`.
+        failed: the tests that failed again.
     """
 
     name: str
     outcome: str
     took_s: float
     last_line: str
-    flaky: list[str]
-    failed: list[str]
+    flaky: dict[str, str]
+    failed: dict[str, str]
 
 
 class InterruptError(Exception):
@@ -133,7 +136,7 @@ def say(text: str) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process has not ended."""
+    """True if a process has not ended."""
     with contextlib.suppress(OSError):
         stat = Path(f"/proc/{pid}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] != "Z"
@@ -169,7 +172,7 @@ def command_of(pid: int) -> str:
 
 
 def is_python(pid: int) -> bool:
-    """Whether faulthandler prints stacks in a process."""
+    """True if faulthandler prints stacks in a process."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/exe").readlink().name.startswith("python")
     return False
@@ -181,17 +184,17 @@ def send(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def reap(besides: int) -> None:
-    """Takes note of ended children that had lost their parents before.
+def reap(other_than: int) -> None:
+    """Reaps ended children that this program inherited.
 
-    Other processes may wait for such a process to be gone.
+    Other processes may wait until they are gone.
 
     Args:
-        besides: a process whose exit status the caller reads.
+        other_than: a process whose exit status the caller reads.
     """
     with contextlib.suppress(ChildProcessError):
         while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            if ended.si_pid == besides:
+            if ended.si_pid == other_than:
                 return
             os.waitpid(ended.si_pid, 0)
 
@@ -322,7 +325,7 @@ class Command:
             for test in self.under_way():
                 if now_s - test.since_s > self._test_limit_s:
                     stop_test(test)
-            reap(besides=process.pid)
+            reap(other_than=process.pid)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=0.2)
 
@@ -353,11 +356,11 @@ class Command:
         path = self._watch / "session.json"
         return Session(**json.loads(path.read_text())) if path.exists() else None
 
-    def failed(self) -> list[str]:
-        """Node ids of the tests that failed, or did not come to their end."""
+    def failed(self) -> dict[str, str]:
+        """The tests that failed, or did not come to their end."""
         session = self.session()
-        failed = [] if session is None else session.failed
-        return list(dict.fromkeys([*failed, *(test.test for test in self._running())]))
+        unfinished = {each.test: "did not come to its end" for each in self._running()}
+        return unfinished if session is None else {**unfinished, **session.failed}
 
 
 # -- a step
@@ -381,11 +384,9 @@ def run(limit_s: float, name: str, argv: Sequence[str]) -> Result:
     """Runs a step."""
     began_s = time.monotonic()
 
-    def result(outcome: str, line: str, *tests: list[str]) -> Result:
-        flaky, failed = tests or ([], [])
-        return Result(
-            name, outcome, time.monotonic() - began_s, line, list(flaky), list(failed)
-        )
+    def result(outcome: str, line: str, *tests: dict[str, str]) -> Result:
+        flaky, failed = tests or ({}, {})
+        return Result(name, outcome, time.monotonic() - began_s, line, flaky, failed)
 
     if left_s() <= 0:
         return result("NOT RUN", "no time was left")
@@ -395,20 +396,20 @@ def run(limit_s: float, name: str, argv: Sequence[str]) -> Result:
         status = command.run()
         if command.stopped:
             line = f"took more than {limit_s:g} s"
-            return result("STOPPED", line, [], command.failed())
+            return result("STOPPED", line, {}, command.failed())
         if status == 0:
             return result("ok", command.last_line)
         session = command.session()
         if status != 1 or session is None or not session.may_run_again:
             line = f"{command.last_line} (exit status {status})"
-            return result("FAILED", line, [], command.failed())
+            return result("FAILED", line, {}, command.failed())
         passes = {
             test: run_again(session, test, limit_s / 2) for test in session.failed
         }
     except InterruptError:
         return result(INTERRUPTED, command.last_line)
-    flaky = [test for test, passed in passes.items() if passed]
-    failed = [test for test, passed in passes.items() if not passed]
+    failed = dict(session.failed)
+    flaky = {test: failed.pop(test) for test, passed in passes.items() if passed}
     return result("FAILED" if failed else "ok", command.last_line, flaky, failed)
 
 
@@ -422,15 +423,19 @@ def summarise(results: Sequence[Result], print_line: Callable[[str], None]) -> b
     for each in results:
         outcome = f"{each.outcome:<7} {each.took_s:5.0f} s"
         print_line(f"{outcome}  {each.name}: {each.last_line}")
-        for test in each.failed[:MOST_FAILURES]:
-            print_line(f"                 failed: {test}")
-        if len(each.failed) > MOST_FAILURES:
-            more = len(each.failed) - MOST_FAILURES
-            print_line(f"                 failed: {more} more")
-    flaky = [(each.name, test) for each in results for test in each.flaky]
-    for step, test in flaky:
-        print_line(f"flaky, passed alone: {test} ({step})")
-    took_s = sum(each.took_s for each in results)
+        by_error: dict[str, list[str]] = {}
+        for test, error in each.failed.items():
+            by_error.setdefault(error[:LONGEST_ERROR], []).append(test)
+        for error, (test, *others) in list(by_error.items())[:MOST_FAILURES]:
+            more = f" and {len(others)} more" if others else ""
+            print_line(f"                 failed: {test}{more}: {error}")
+        if len(by_error) > MOST_FAILURES:
+            more = str(len(by_error) - MOST_FAILURES)
+            print_line(f"                 failed with {more} other errors")
+    flaky = [(each.name, *test) for each in results for test in each.flaky.items()]
+    for step, test, error in flaky:
+        print_line(f"flaky, passed alone: {test} ({step}): {error[:LONGEST_ERROR]}")
+    took_s = time.time() - float(os.environ["STEPS_BEGAN"])
     print_line(f"{took_s / 60:.0f} minutes, of {BUDGET_S // 60}")
     if len(flaky) > MOST_FLAKY:
         print_line(f"FAILED: {len(flaky)} flaky tests, more than {MOST_FLAKY}")
