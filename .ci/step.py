@@ -28,6 +28,7 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -109,6 +110,7 @@ class Result(NamedTuple):
         name: of the step.
         outcome: "ok", "FAILED", "STOPPED", "NOT RUN" or INTERRUPTED.
         took_s: its time.
+        cpu_s: CPU time of its processes that have ended.
         last_line: of its output.
         flaky: the tests that passed when they ran again, as in `Session.failed`.
         failed: the tests that failed again.
@@ -117,6 +119,7 @@ class Result(NamedTuple):
     name: str
     outcome: str
     took_s: float
+    cpu_s: float
     last_line: str
     flaky: dict[str, str]
     failed: dict[str, str]
@@ -386,7 +389,10 @@ def run(limit_s: float, name: str, argv: Sequence[str]) -> Result:
 
     def result(outcome: str, line: str, *tests: dict[str, str]) -> Result:
         flaky, failed = tests or ({}, {})
-        return Result(name, outcome, time.monotonic() - began_s, line, flaky, failed)
+        took_s = time.monotonic() - began_s
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = used.ru_utime + used.ru_stime
+        return Result(name, outcome, took_s, cpu_s, line, flaky, failed)
 
     if left_s() <= 0:
         return result("NOT RUN", "no time was left")
@@ -421,8 +427,8 @@ def results_file() -> Path:
 def summarise(results: Sequence[Result], print_line: Callable[[str], None]) -> bool:
     """Prints the results of the steps; returns whether all of them passed."""
     for each in results:
-        outcome = f"{each.outcome:<7} {each.took_s:5.0f} s"
-        print_line(f"{outcome}  {each.name}: {each.last_line}")
+        times = f"{each.took_s:5.0f} s, CPU {each.cpu_s:5.0f} s"
+        print_line(f"{each.outcome:<7} {times}  {each.name}: {each.last_line}")
         by_error: dict[str, list[str]] = {}
         for test, error in each.failed.items():
             by_error.setdefault(error[:LONGEST_ERROR], []).append(test)

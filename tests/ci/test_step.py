@@ -120,7 +120,8 @@ class Steps:
     def summary(self) -> tuple[int, list[str]]:
         """The summary, without the times: exit status and lines."""
         status, output = self.call("summary")
-        *lines, _total = re.sub(r" +[0-9]+ s  ", " ", output).split("\n")[2:-1]
+        without = re.sub(r" +[0-9]+ s, CPU +[0-9]+ s  ", " ", output)
+        *lines, _total = without.split("\n")[2:-1]
         return status, lines
 
 
@@ -260,8 +261,8 @@ def test_four_flaky_tests_in_all_steps_fail_the_run(steps: Steps) -> None:
 
     def step(name: str, *flaky: str) -> dict[str, object]:
         tests = dict.fromkeys(flaky, "assert 0")
-        common = {"name": name, "outcome": "ok", "s": 1.0, "line": ""}
-        return {**common, "flaky": tests, "failed": {}}
+        common = {"name": name, "outcome": "ok", "s": 1.0, "cpu": 1.0}
+        return {**common, "line": "", "flaky": tests, "failed": {}}
 
     steps.finish(step("1", "a", "b"), step("2", "c"))
     assert steps.summary()[0] == 0
