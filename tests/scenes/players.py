@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -134,8 +135,27 @@ def _confluent(player: Player) -> None:
 def _kafka_python(player: Player) -> None:
     from kafka import AsyncConsumerRebalanceListener, KafkaConsumer
     from kafka.errors import KafkaError
+    from kafka.net.inet import KafkaNetSocket
 
-    consumer = KafkaConsumer(**player.settings())
+    class ClosingSocket(KafkaNetSocket):  # type: ignore[misc]  # no types
+        """Closes a socket that does not connect. kafka-python drops it instead.
+
+        A garbage collection in a later test would warn of it.
+        """
+
+        SCHEMES = ("closing",)
+
+        async def sock_connect(
+            self, net: Any, sock: socket.socket, *where: Any, **until: Any
+        ) -> socket.socket:
+            try:
+                await super().sock_connect(net, sock, *where, **until)
+            except BaseException:
+                sock.close()
+                raise
+            return sock
+
+    consumer = KafkaConsumer(**player.settings(), proxy_url="closing://")
 
     class Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # no types
         async def on_partitions_revoked(self, _revoked: object) -> None:
