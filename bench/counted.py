@@ -101,15 +101,18 @@ class CountedBroker:
         name: for messages.
         tree: the root of the checkout that it is started from.
         counter: of its cost.
+        options: of `kohort serve`.
     """
 
-    def __init__(self, name: str, tree: Path, counter: Counter) -> None:
+    def __init__(
+        self, name: str, tree: Path, counter: Counter, options: Sequence[str] = ()
+    ) -> None:
         self._counter = counter
         self._folder = tempfile.TemporaryDirectory()
         folder = Path(self._folder.name)
         clock = "real" if counter == "cpu" else "steady"
         argv = [sys.executable, "-c", _START, clock, "serve", "--port=0"]
-        argv += ["--set=group.initial.rebalance.delay.ms=0"]
+        argv += ["--set=group.initial.rebalance.delay.ms=0", *options]
         if counter == "callgrind":
             argv = [
                 *("valgrind", "-q", "--tool=callgrind", "--instr-atstart=no"),

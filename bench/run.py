@@ -3,6 +3,7 @@
     python -m bench.run --vs main
     python -m bench.run --vs HEAD~3 --rows commit produce --cpu --rounds 20
     python -m bench.run --instructions --check
+    python -m bench.run --vs HEAD --serve="--http 127.0.0.1:0"
 
 Starts a broker of each revision, sends both the same requests in turns, and prints for
 each row the least cost of all rounds, the span of the rounds, and the change. Without
@@ -24,6 +25,7 @@ import contextlib
 import json
 import platform
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -113,12 +115,17 @@ def checked_out(tree: Path, commit: str) -> Iterator[Path]:
 
 
 def measure(
-    trees: Mapping[str, Path], rows: Sequence[str], counter: Counter, rounds: int
+    trees: Mapping[str, Path],
+    rows: Sequence[str],
+    counter: Counter,
+    rounds: int,
+    options: Sequence[str] = (),
 ) -> Rounds:
     """The costs of all rounds.
 
     Where time is measured the brokers take turns, and each is the first one as often as
-    the other. Where callgrind counts they run side by side.
+    the other. Where callgrind counts they run side by side. `options` of `kohort serve`
+    are for this tree's broker.
     """
     found: Rounds = {row: {name: [] for name in trees} for row in rows}
     with (
@@ -127,7 +134,8 @@ def measure(
     ):
 
         def start(name: str) -> CountedBroker:
-            broker = CountedBroker(name, trees[name], counter)
+            own = options if name == HERE else ()
+            broker = CountedBroker(name, trees[name], counter, own)
             stack.callback(broker.close)
             broker.warm_up()
             return broker
@@ -213,6 +221,13 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--rounds", type=int, help=f"{ROUNDS_COUNTED}; of CPU time {ROUNDS_CPU}"
     )
+    parser.add_argument(
+        "--serve",
+        type=shlex.split,
+        default=[],
+        metavar="OPTIONS",
+        help="options of `kohort serve` for this tree's broker only: their cost",
+    )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--instructions", action="store_true", help="no CPU time")
     kind.add_argument("--cpu", action="store_true", help="no instructions")
@@ -247,7 +262,7 @@ def run(asked: argparse.Namespace) -> int:
         for counter in counters:
             count = asked.rounds or (ROUNDS_CPU if counter == "cpu" else ROUNDS_COUNTED)
             began = time.monotonic()
-            rounds = measure(trees, asked.rows, counter, count)
+            rounds = measure(trees, asked.rows, counter, count, asked.serve)
             took = time.monotonic() - began
             results[counter] = rounds
             unit = "CPU us" if counter == "cpu" else f"1,000 instructions ({counter})"

@@ -94,6 +94,12 @@ def test_broker_that_does_not_start(tmp_path: Path) -> None:
         CountedBroker("abc", tmp_path, "cpu")
 
 
+def test_options_are_those_of_serve() -> None:
+    """A wrong one is named in the error."""
+    with pytest.raises(CountError, match=r"(?s)of this does not start.*--sideways"):
+        CountedBroker("this", ROOT, "cpu", ["--sideways"])
+
+
 def test_each_row_has_a_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker gets the requests of each row, and is not left paused."""
     monkeypatch.setattr(counted, "MEMBERS", 4)
