@@ -243,15 +243,6 @@ def test_a_broker_that_is_gone_ends_the_stream(lake: Lake) -> None:
     assert said.startswith(f"{gone} does not answer any more: start the stream again")
 
 
-def test_a_session_without_the_connector(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The error says how to create a session with the connector."""
-    monkeypatch.setattr(stream, "ADMIN", "org.apache.nowhere.AdminClient")
-    with pytest.raises(stream.StreamError, match=r"session\(connector=True\)"):
-        stream.start(lake, "127.0.0.1:1")
-
-
 def test_retention_that_was_faster(lake: Lake) -> None:
     """The stream fails with advice; with --skip-lost it reads the rest.
 
