@@ -13,7 +13,7 @@ from tests.pipeline.test_bronze import write
 from tests.pipeline.test_build import RECIPE
 from tests.pipeline.test_stream import event, once
 
-from kohort.pipeline import bronze
+from kohort.pipeline import bronze, session
 from kohort.pipeline import build as builds
 from kohort.pipeline.bronze import stream
 from kohort.pipeline.commands.work import told
@@ -31,9 +31,9 @@ def small_disk(lake: Lake) -> Iterator[None]:
     """Limits the size of files that Spark's Java process writes."""
     # Java unpacks its compressors on first use, and never tries again.
     lake.spark.range(1).write.parquet(f"{lake.path}-before")
-    gateway = lake.spark.sparkContext._gateway
-    assert gateway is not None
-    java = gateway.proc.pid
+    process = session.process(lake.spark)
+    assert process is not None
+    java = process.pid
     before = resource.prlimit(java, resource.RLIMIT_FSIZE)
     resource.prlimit(java, resource.RLIMIT_FSIZE, (ROOM, before[1]))
     try:
