@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import resource
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.pipeline.broker_thread import serving
 from tests.pipeline.test_bronze import write
-from tests.pipeline.test_build import RECIPE
+from tests.pipeline.test_build import RECIPE, built, failing
 from tests.pipeline.test_stream import event, once
 
 from kohort.pipeline import bronze, session
 from kohort.pipeline import build as builds
 from kohort.pipeline.bronze import stream
+from kohort.pipeline.build import Recipe
 from kohort.pipeline.commands.work import told
 from kohort.pipeline.lake import Lake
+from kohort.pipeline.spark_engine import LOOK_S
+from kohort.pipeline.table_functions import Frames, Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 pytestmark = pytest.mark.spark
 
@@ -96,3 +104,54 @@ def test_a_full_disk_ends_a_stream_and_is_named(lake: Lake) -> None:
         assert str(problem).startswith(f"{full}{lake.path}, or Spark's temporary")
         once(lake, served)
         assert bronze.events(lake).count() == len(served.events())
+
+
+def test_the_folder_of_a_failed_build_goes_after_running_tasks(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancelled task that still runs would make the folder anew."""
+    started, ending, ended = (tmp_path / name for name in ("started", "ending", "end"))
+
+    def task(_: int) -> None:
+        started.touch()
+        while not ending.exists():
+            pass
+        ended.touch()
+
+    def busy(job: str) -> None:
+        lake.engine.begin(job, "")
+        lake.spark.sparkContext.parallelize([0], 1).foreach(task)
+
+    threads: list[threading.Thread] = []
+
+    def late(frames: Frames, options: Options) -> DataFrame:
+        job = lake.spark.sparkContext.getLocalProperty("spark.jobGroup.id")
+        threads.append(threading.Thread(target=busy, args=(job,)))
+        threads[0].start()
+        while not started.exists():
+            threads[0].join(LOOK_S)
+        return failing(frames, options)
+
+    wait, remove = lake.engine.wait_for_tasks, lake.remove
+    removed: list[bool] = []
+
+    def wait_for_tasks(job: str) -> None:
+        ending.touch()
+        wait(job)
+
+    def remove_late(path: str) -> None:
+        removed.append(ended.exists())
+        remove(path)
+
+    # The task goes on, as one does that heeds it late.
+    monkeypatch.setattr(lake.engine, "cancel", lambda _: None)
+    monkeypatch.setattr(lake.engine, "wait_for_tasks", wait_for_tasks)
+    monkeypatch.setattr(lake, "remove", remove_late)
+    broken = Recipe(RECIPE.tables, {**RECIPE.functions, "silver/counts": late})
+    try:
+        with pytest.raises(Exception, match="no"):
+            built(lake, {"a": 1}, recipe=broken)
+    finally:
+        ending.touch()
+        threads[0].join()
+    assert (removed, lake.names("builds")) == ([True], [])
