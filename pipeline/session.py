@@ -54,6 +54,8 @@ CONNECT_S: Final = 5.0
 """Seconds that a master or a server may take to accept a connection."""
 CONNECT_PORT: Final = 15002
 """The port of a Spark Connect server if its URL has none."""
+_RETRIES: Final = MappingProxyType({"max_retries": 6, "max_backoff": 3_000})
+"""Ten seconds or so for a server to answer again, in place of ten minutes."""
 ENDS_S: Final = 0.5
 """Seconds in which a Java process that has closed its connections ends."""
 LONGEST_REASON: Final = 600
@@ -146,9 +148,7 @@ def session(
         except Exception as error:
             _forget(context_class)
             raise SparkProblem(_why(error, _text(said), settings)) from error
-    # PySpark also logs the errors that it raises, on the terminal.
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    _silence()
     made: SparkSession = session_class(context)
     return made
 
@@ -166,6 +166,7 @@ def connect(url: str, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSe
     """
     _reach_server(url)
     try:
+        from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession as Session
     except ImportError as error:
         raise SparkProblem(
@@ -174,12 +175,20 @@ def connect(url: str, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSe
     os.environ[CONNECT_MODE] = "1"
     try:
         spark: Any = Session.builder.remote(url).create()
+        spark.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
         for name, value in {**_OF_SESSIONS, **conf}.items():
             spark.conf.set(name, value)
     except Exception as error:
         os.environ.pop(CONNECT_MODE)
         raise SparkProblem(f"{url}: {text_of(error).splitlines()[0]}") from error
+    _silence()
     return spark  # type: ignore[no-any-return]
+
+
+def _silence() -> None:
+    """PySpark also logs the errors that it raises, on the terminal."""
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def stop(spark: SparkSession) -> None:

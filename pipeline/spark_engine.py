@@ -161,6 +161,13 @@ class ConnectEngine(Tagged, SparkEngine):
             )
         return LocalFiles()
 
+    def kept(self, rows: DataFrame) -> DataFrame:
+        """Computes the rows, and keeps them on the executors.
+
+        The server analyses a plan anew with each use, and all that it is made of.
+        """
+        return rows.localCheckpoint()
+
     def wait_for_tasks(self, job: str) -> None:
         """Spark Connect does not report tasks; the next build removes late files."""
 
