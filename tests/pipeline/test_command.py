@@ -79,16 +79,6 @@ def test_without_pyspark_it_says_what_to_install(
         assert f"pip install 'kohort[{extra}]'" in line
 
 
-@pytest.mark.spark
-def test_without_java_it_says_where_it_looked(tmp_path: Path) -> None:
-    """A wrong JAVA_HOME, and a missing Java, are named."""
-    words = ("pipeline", "build", "--engine", "spark", "--lake", str(tmp_path))
-    line = refused(*words, code=1, JAVA_HOME=str(tmp_path))
-    assert line.startswith(f"JAVA_HOME is {tmp_path}")
-    line = refused(*words, code=1, PATH=str(tmp_path), JAVA_HOME="")
-    assert "needs Java 17" in line
-
-
 def test_a_lake_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
     """A missing lake is named before Spark starts."""
     nowhere = str(tmp_path / "nowhere")

@@ -73,6 +73,20 @@ def test_a_full_disk_is_named_with_the_table(lake: Lake, tmp_path: Path) -> None
     assert bronze.ingest(lake, [path]).events == len(lines)
 
 
+def test_damaged_inputs_are_named_with_the_reason(lake: Lake, tmp_path: Path) -> None:
+    """The others are ingested: see `test_bronze` for the rest."""
+    write(tmp_path / "a.jsonl", event(1))
+    cut = Path(write(tmp_path / "b c.jsonl.gz", event(2)))
+    cut.write_bytes(cut.read_bytes()[:-12])
+    parquet = write(tmp_path / "d.parquet", "PAR1 it is not")
+    done = bronze.ingest(lake, [str(tmp_path)])
+    assert (done.files, done.events) == (1, 1)
+    assert done.unread == {
+        str(cut): "it is cut off",
+        parquet: "it is no Parquet file, or is cut off",
+    }
+
+
 def test_a_damaged_lake_says_which_file_and_what_to_do(
     lake: Lake, tmp_path: Path
 ) -> None:
