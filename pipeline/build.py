@@ -195,7 +195,7 @@ def build(
         except BaseException:
             # So that only a killed build leaves its folder.
             with suppress(Exception):
-                lake.engine.wait_for_tasks()
+                lake.engine.wait_for_tasks(making.id)
                 lake.remove(making.folder)
             raise
         return made

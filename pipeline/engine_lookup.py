@@ -12,10 +12,17 @@ if TYPE_CHECKING:
 
 def engine_of(spark: SparkSession) -> Engine:
     """The engine of a session."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        from kohort.pipeline.local_engine import LocalEngine
+    if not is_remote(spark):
+        from kohort.pipeline.spark_engine import SparkEngine
 
-        return LocalEngine(spark)
-    from kohort.pipeline.spark_engine import SparkEngine
+        return SparkEngine(spark)
+    from kohort.pipeline import local_engine
+    from kohort.pipeline.spark_engine import ConnectEngine
 
-    return SparkEngine(spark)
+    is_ours = local_engine.is_ours(spark)
+    return local_engine.LocalEngine(spark) if is_ours else ConnectEngine(spark)
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """True if a session talks Spark Connect, as that of the local engine does."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kohort.pipeline.files import Files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 LOCAL: Final = "local"
 SPARK: Final = "spark"
+CONNECT_MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
+"""PySpark's functions make expressions for Spark Connect while this variable is set."""
 NO_CALL_SITES: Final = ("spark.python.sql.dataFrameDebugging.enabled", "false")
 """Setting: PySpark does not look up the caller of each expression, for its errors,
 which takes most of the time in which it makes them."""
@@ -59,14 +61,32 @@ class Engine(Protocol):
     def cancel(self, job: str | None = None) -> None:
         """Cancels the work of this name; None: all."""
 
-    def wait_for_tasks(self) -> None:
-        """Waits until no task runs: one that was cancelled may still make files."""
+    def wait_for_tasks(self, job: str) -> None:
+        """Waits for the tasks of cancelled work, which may still make files."""
 
     def tuned(self, events: DataFrame) -> AbstractContextManager[None]:
         """Settings for a build from these events."""
 
     def stages(self) -> str:
         """The work in progress, in words; empty: unknown."""
+
+
+class Tagged:
+    """The work of threads by tags, as Spark Connect has it."""
+
+    _spark: SparkSession
+
+    def begin(self, job: str, text: str) -> None:
+        """Tags the operations of this thread."""
+        self._spark.clearTags()
+        self._spark.addTag(job)
+
+    def cancel(self, job: str | None = None) -> None:
+        """Interrupts operations; those that do not heed it run to their end."""
+        if job is None:
+            self._spark.interruptAll()
+        else:
+            self._spark.interruptTag(job)
 
 
 def must_match(found: StructType, schema: StructType, uri: str) -> None:

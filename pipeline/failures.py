@@ -172,6 +172,13 @@ def _memory(found: re.Match[str], text: str, lake: str) -> str:
     )
 
 
+def _server(found: re.Match[str], text: str, lake: str) -> str:
+    return (
+        "the Spark Connect server does not answer any more: look at its log, and run"
+        " the command again when it does; what was not finished does not count"
+    )
+
+
 def _executor(found: re.Match[str], text: str, lake: str) -> str:
     where = _written(text, lake)
     at = f" at {where}" if where else ""
@@ -237,6 +244,7 @@ _RULES: Final[Sequence[tuple[str, _Words]]] = (
     (r"Master removed our application[^\n]*", _cluster),
     (r"All masters are unresponsive[^\n]*", _cluster),
     (r"SparkContext was shut ?down|[Ss]topped SparkContext", _cluster),
+    (r"RETRIES_EXCEEDED", _server),
     (r"S3AFileSystem not found|No FileSystem for scheme[^\n]*", _no_jars),
     (r"FileNotFoundException: (\S+) \(Permission denied\)", _denied),
     (r"(?:AccessDeniedException:|Mkdirs failed to create) (\S+)", _denied),

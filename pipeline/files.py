@@ -1,7 +1,7 @@
 """The files of a lake, and of ingests: on this machine, or where Spark reaches.
 
 `Files` has the operations that the pipeline needs. Here they are for this machine;
-`kohort.pipeline.spark_engine` has them for Hadoop's file systems.
+`kohort.pipeline.hadoop_files` has them for Hadoop's file systems.
 """
 
 from __future__ import annotations

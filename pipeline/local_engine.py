@@ -26,7 +26,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from kohort.pipeline.engines import LOCAL, NO_CALL_SITES, must_match
+from kohort.pipeline.engines import (
+    CONNECT_MODE,
+    LOCAL,
+    NO_CALL_SITES,
+    Tagged,
+    must_match,
+)
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.files import PARQUET, Files, LocalFiles, is_local, plain
 
@@ -34,8 +40,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-CONNECT_MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
-"""PySpark's functions make expressions for Spark Connect while this variable is set."""
 _LOG: Final = "RUST_LOG"
 _CORES: Final = "SAIL_EXECUTION__DEFAULT_PARALLELISM"
 _SERVERS: Final[dict[str, tuple[Any, TemporaryDirectory[str]]]] = {}
@@ -111,7 +115,13 @@ def _environment(settings: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = old
 
 
-class LocalEngine:
+def is_ours(spark: SparkSession) -> bool:
+    """True if `start` has started this session's server."""
+    session: Any = spark
+    return session.session_id in _SERVERS
+
+
+class LocalEngine(Tagged):
     """The local engine, see `kohort.pipeline.engines.Engine`."""
 
     name = LOCAL
@@ -158,21 +168,7 @@ class LocalEngine:
         written = _stored(rows, uri) or _without_rows(schema, uri)
         must_match(written, schema, uri)
 
-    def begin(self, job: str, text: str) -> None:
-        """Tags the operations of this thread."""
-        session: Any = self._spark
-        session.clearTags()
-        session.addTag(job)
-
-    def cancel(self, job: str | None = None) -> None:
-        """Interrupts operations; those that do not heed it run to their end."""
-        session: Any = self._spark
-        if job is None:
-            session.interruptAll()
-        else:
-            session.interruptTag(job)
-
-    def wait_for_tasks(self) -> None:
+    def wait_for_tasks(self, job: str) -> None:
         """Operations end before their call returns."""
 
     def tuned(self, events: DataFrame) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""The one place that starts Spark.
+"""The one place that starts Spark, or connects to one that runs.
 
 Spark runs in a Java process beside this one, which ends with it. Its output goes to a
 temporary file. If it does not start, the reason is read from there and raised in a
@@ -22,9 +22,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
-from kohort.pipeline.engines import NO_CALL_SITES
+from kohort.pipeline.engine_lookup import is_remote
+from kohort.pipeline.engines import CONNECT_MODE, NO_CALL_SITES
 from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.failures import text_of
 from kohort.pipeline.files import absolute
 
 if TYPE_CHECKING:
@@ -48,7 +51,11 @@ PACKAGES: Final = "~/.ivy2.5.2"
 LOCAL: Final = "local[*]"
 DRIVER_MEMORY: Final = "2g"
 CONNECT_S: Final = 5.0
-"""Seconds that a master may take to accept a connection."""
+"""Seconds that a master or a server may take to accept a connection."""
+CONNECT_PORT: Final = 15002
+"""The port of a Spark Connect server if its URL has none."""
+_RETRIES: Final = MappingProxyType({"max_retries": 6, "max_backoff": 3_000})
+"""Ten seconds or so for a server to answer again, in place of ten minutes."""
 ENDS_S: Final = 0.5
 """Seconds in which a Java process that has closed its connections ends."""
 LONGEST_REASON: Final = 600
@@ -64,13 +71,18 @@ appender.all.layout.type = PatternLayout
 appender.all.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
-_DEFAULTS: Final = MappingProxyType(
+_OF_SESSIONS: Final = MappingProxyType(
     {
-        "spark.app.name": "kohort",
         "spark.sql.session.timeZone": "UTC",
         # A laptop's cores are few, and an empty partition costs a task.
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
+    }
+)
+_DEFAULTS: Final = MappingProxyType(
+    {
+        "spark.app.name": "kohort",
+        **_OF_SESSIONS,
         **dict([NO_CALL_SITES]),
         "spark.sql.streaming.stopTimeout": "60s",
         "spark.ui.enabled": "false",
@@ -136,38 +148,77 @@ def session(
         except Exception as error:
             _forget(context_class)
             raise SparkProblem(_why(error, _text(said), settings)) from error
-    # PySpark also logs the errors that it raises, on the terminal.
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    _silence()
     made: SparkSession = session_class(context)
     return made
 
 
+def connect(url: str, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+    """Connects to a server of Spark Connect; times are UTC. `stop` ends the session.
+
+    Args:
+        url: as PySpark has it: ``sc://host:port``, and parameters.
+        conf: Spark's own settings of a session.
+
+    Raises:
+        SparkProblem: PySpark is missing, the URL is none, the server is not reached,
+            or it refuses the session or a setting.
+    """
+    _reach_server(url)
+    try:
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.session import SparkSession as Session
+    except ImportError as error:
+        raise SparkProblem(
+            f"--remote needs PySpark ({error}): pip install 'kohort[pipeline]'"
+        ) from error
+    os.environ[CONNECT_MODE] = "1"
+    try:
+        spark: Any = Session.builder.remote(url).create()
+        spark.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
+        for name, value in {**_OF_SESSIONS, **conf}.items():
+            spark.conf.set(name, value)
+    except Exception as error:
+        os.environ.pop(CONNECT_MODE)
+        raise SparkProblem(f"{url}: {text_of(error).splitlines()[0]}") from error
+    _silence()
+    return spark  # type: ignore[no-any-return]
+
+
+def _silence() -> None:
+    """PySpark also logs the errors that it raises, on the terminal."""
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
 def stop(spark: SparkSession) -> None:
     """Ends Spark and its Java process; harmless if they have ended already."""
-    context = type(spark.sparkContext)
-    gateway = context._gateway
+    java = None if is_remote(spark) else process(spark)
     with contextlib.suppress(Exception):
         spark.stop()
-    _forget(context)
-    process = getattr(gateway, "proc", None)
-    if process is not None:
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        process.wait()
+    if is_remote(spark):
+        os.environ.pop(CONNECT_MODE, None)
+        return
+    _forget(type(spark.sparkContext))
+    if java is not None:
+        java.wait()
+
+
+def process(spark: SparkSession) -> subprocess.Popen[bytes] | None:
+    """Spark's Java process; None: another one has started it, or it was stopped."""
+    gateway = type(spark.sparkContext)._gateway
+    found: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    return found
 
 
 def ended(spark: SparkSession) -> int | None:
-    """The exit code of Spark's Java process; None if it is running.
+    """The exit code of Spark's Java process; None if it is running, or elsewhere.
 
     A killed process closes its connections a moment before it has an exit code.
     """
-    gateway = type(spark.sparkContext)._gateway
-    process = getattr(gateway, "proc", None)
-    if process is None:
-        return None
+    java = None if is_remote(spark) else process(spark)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        return int(process.wait(ENDS_S))
+        return None if java is None else java.wait(ENDS_S)
     return None
 
 
@@ -273,6 +324,23 @@ def _reach(master: str) -> None:
         else:
             return
     raise SparkProblem(f"no Spark master answers at {master}: {reason}")
+
+
+def _reach_server(url: str) -> None:
+    """PySpark itself would try for ten minutes."""
+    try:
+        where = urlsplit(url)
+        address = (where.hostname, where.port or CONNECT_PORT)
+        if where.scheme != "sc" or not where.hostname:
+            raise ValueError("it must be sc://host:port")  # noqa: TRY301 - as urlsplit's
+    except ValueError as error:
+        raise SparkProblem(f"{url} is no server of Spark Connect: {error}") from error
+    try:
+        socket.create_connection(address, CONNECT_S).close()
+    except OSError as error:
+        raise SparkProblem(
+            f"no Spark Connect server answers at {url}: {error}"
+        ) from error
 
 
 # -- starting

@@ -78,7 +78,8 @@ def kept(rows: DataFrame) -> DataFrame:
     """The same rows, for a table that reads them several times.
 
     Spark finds the equal parts of a plan itself. The local engine would compute them
-    each time, so it computes these rows at once, and stores them.
+    each time, so it computes these rows at once, and stores them; and so does a server
+    of Spark Connect, which would analyse them each time.
     """
     return engine_of(rows.sparkSession).kept(rows)
 

@@ -59,7 +59,8 @@ def _measure(events: Path, where: Path, runs: int, engine: str) -> None:
         spark = local_engine.start()
     else:
         spark = session.session("local[2]", driver_memory="3g")
-        process = type(spark.sparkContext)._gateway.proc.pid
+        java = session.process(spark)
+        process = None if java is None else java.pid
 
     def built(name: str, lake: Lake, **more: Any) -> None:
         began, cpu = time.monotonic(), _cpu_s(process)

@@ -45,14 +45,9 @@ def take(
 @contextlib.contextmanager
 def _reading(files: Sequence[File]) -> Iterator[None]:
     """Names the file at which Spark has given up a job, if it is one of these."""
-    from py4j.protocol import (
-        Py4JJavaError,
-    )
-    from pyspark.errors import PySparkException
-
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except Exception as error:
         path, why = unread_file(text_of(error)) or ("", "")
         if all(file.path != path for file in files):  # no input's fault
             raise

@@ -14,6 +14,8 @@ its events go on in another folder, ``<name>.2``, from its beginning.
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import contextlib
 import itertools
 import json
@@ -23,6 +25,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from kohort.client import Admin, AdminConfig, KohortError
+from kohort.client.errors import RequestTimedOutError, UnknownTopicError
 from kohort.pipeline.bronze.columns import (
     ARRIVED,
     LOST,
@@ -35,15 +39,14 @@ from kohort.pipeline.event_schema import IDENTITY, RAW, WHY, parsed
 from kohort.pipeline.failures import cause, known, text_of, without_frames
 from kohort.pipeline.lake import CHECKPOINTS, STREAMS, Lake
 from kohort.pipeline.sink_log import METADATA
-from kohort.pipeline.spark_engine import java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 TOPIC: Final = "__kohort_events"
-ADMIN: Final = "org.apache.kafka.clients.admin.AdminClient"
-"""Kafka's own client, which the connector brings."""
+SOURCE_ALONE: Final = "kafka.max.poll.records"
+"""An option of the source's consumer, which an admin client does not have."""
 NAME: Final = "live"
 FOLLOWERS: Final = "followers"
 """The folder with the checkpoints of readers that follow a stream."""
@@ -65,7 +68,7 @@ _OPTIONS: Final = MappingProxyType(
         "startingOffsets": "earliest",
         # Spark asks for the end of the topic twice per poll: with 500 records in each,
         # the default, that takes most of the time.
-        "kafka.max.poll.records": "10000",
+        SOURCE_ALONE: "10000",
         "kafka.default.api.timeout.ms": str(PATIENCE_MS),
         "kafka.request.timeout.ms": str(PATIENCE_MS // 3),
         "kafkaConsumer.pollTimeoutMs": str(PATIENCE_MS),
@@ -121,7 +124,7 @@ def start(
         LakeError: another process is running this stream.
     """
     asked = {**_OPTIONS, **options, "kafka.bootstrap.servers": bootstrap}
-    topic_id, partitions = _topic(lake, asked, topic)
+    topic_id, partitions = _topic(asked, topic)
     held = _hold(lake, name)
     try:
         actual = _folder(lake, name, topic, topic_id)
@@ -296,51 +299,32 @@ def _hold(lake: Lake, name: str) -> contextlib.ExitStack:
     return held
 
 
-def _topic(lake: Lake, options: Mapping[str, str], topic: str) -> tuple[str, int]:
-    """Topic id and number of partitions; uses the Kafka client of the connector."""
-    from py4j.java_gateway import (
-        JavaPackage,
-    )
-
-    kafka = java(lake.spark, ADMIN)
-    if isinstance(kafka, JavaPackage):  # py4j returns a package for a missing class
-        raise StreamError(
-            "this session has no Kafka connector: start it with session(connector=True)"
-        )
+def _topic(options: Mapping[str, str], topic: str) -> tuple[str, int]:
+    """Topic id, as Kafka writes it, and number of partitions."""
     settings = {
         key.removeprefix("kafka."): value
         for key, value in options.items()
-        if key.startswith("kafka.") and key != "kafka.max.poll.records"
+        if key.startswith("kafka.") and key != SOURCE_ALONE
     }
     bootstrap = settings["bootstrap.servers"]
-    from py4j.protocol import (
-        Py4JJavaError,
-    )
-
-    admin = None
     try:
-        admin = kafka.create(settings)
-        described = admin.describeTopics([topic]).allTopicNames().get().get(topic)
-        return str(described.topicId()), len(described.partitions())
-    except Py4JJavaError as error:
-        raise StreamError(_why_no_topic(str(error), bootstrap, topic)) from error
-    finally:
-        if admin is not None:
-            admin.close(java(lake.spark, "java.time.Duration").ZERO)
+        return asyncio.run(_described(AdminConfig.parse(settings), topic))
+    except UnknownTopicError as error:
+        raise StreamError(
+            f"{bootstrap} has no topic {topic}: kohort topics create {topic}, or"
+            " kohort serve --set events.topic.enable=true"
+        ) from error
+    except RequestTimedOutError as error:
+        raise StreamError(f"no broker answers at {bootstrap}: {error}") from error
+    except KohortError as error:
+        raise StreamError(f"{bootstrap}: {error}") from error
 
 
-def _why_no_topic(text: str, bootstrap: str, topic: str) -> str:
-    if "UnknownTopicOrPartition" in text:
-        how = (
-            f"kohort topics create {topic}, or kohort serve --set"
-            " events.topic.enable=true"
-        )
-        return f"{bootstrap} has no topic {topic}: {how}"
-    if "TimeoutException" in text or "No resolvable bootstrap" in text:
-        return f"no broker answers at {bootstrap}"
-    if "Invalid url" in text or "ConfigException" in text:
-        return f"{bootstrap} is no address of a broker: it has a host and a port"
-    return f"{bootstrap} does not tell about {topic}: {text.splitlines()[1:2]}"
+async def _described(config: AdminConfig, topic: str) -> tuple[str, int]:
+    async with Admin(config) as admin:
+        found = (await admin.describe_topics([topic]))[topic]
+    topic_id = base64.urlsafe_b64encode(found.topic_id).decode().rstrip("=")
+    return topic_id, len(found.partitions)
 
 
 def _folder(lake: Lake, name: str, topic: str, topic_id: str) -> str:

@@ -52,6 +52,12 @@ _ENGINE_OPTIONS = (
         " k8s://...  [default: local[*]]",
     ),
     click.option(
+        "--remote",
+        metavar="URL",
+        help="A Spark Connect server, sc://host:port, in place of a master. The lake"
+        " must have the same path here and there.",
+    ),
+    click.option(
         "--conf",
         "confs",
         metavar="KEY=VALUE",
@@ -108,6 +114,7 @@ def _with_engine(
         lake: str,
         engine: str,
         master: str | None,
+        remote: str | None,
         confs: tuple[str, ...],
         memory: str | None,
         packages: str | None,
@@ -125,6 +132,7 @@ def _with_engine(
             memory,
             None if packages is None else _list(packages),
             _list(jars or ""),
+            remote,
             Progress(),
             is_debug,
         )

@@ -52,6 +52,7 @@ class Access:
         memory: of the driver.
         packages: of the connector; None: the usual.
         jars: more of them.
+        remote: URL of a Spark Connect server; None: none.
         progress: shows progress.
         is_debug: prints the stack of an error.
         stopping: set once the user wants an end.
@@ -67,6 +68,7 @@ class Access:
     memory: str | None
     packages: list[str] | None
     jars: list[str]
+    remote: str | None
     progress: Progress
     is_debug: bool = False
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -121,8 +123,11 @@ class Access:
                 (local_engine if is_local else session).stop(spark)
 
     def _spark(self, connector: bool, why: str) -> SparkSession:
-        from kohort.pipeline.session import SparkProblem, session
+        from kohort.pipeline.session import SparkProblem, connect, session
 
+        if self.remote is not None:
+            self._check_remote(connector)
+            return connect(self.remote, self.conf)
         try:
             return session(
                 self.master,
@@ -137,6 +142,17 @@ class Access:
                 raise
             raise SparkProblem(f"{problem} ({why})") from problem
 
+    def _check_remote(self, connector: bool) -> None:
+        if connector:
+            raise PipelineError(
+                "--remote: streams do not work over Spark Connect; use --master", 2
+            )
+        others = [name for name in self._given() if name not in ("--remote", "--conf")]
+        if others:
+            raise PipelineError(
+                f"--remote and {others[0]} exclude each other: the server has them", 2
+            )
+
     @contextlib.contextmanager
     def _lake_path(self) -> Iterator[str]:
         if self.lake_path:
@@ -148,14 +164,19 @@ class Access:
 
     def _option(self) -> str:
         """An option of Spark's that is given; empty: none is."""
-        given = {
+        return next(self._given(), "")
+
+    def _given(self) -> Iterator[str]:
+        """The options of Spark's that are given."""
+        options = {
+            "--remote": self.remote,
             "--master": self.master,
             "--conf": self.conf,
             "--memory": self.memory,
             "--packages": self.packages is not None,
             "--jars": self.jars,
         }
-        return next((name for name, value in given.items() if value), "")
+        return (name for name, value in options.items() if value)
 
     def must_go_on(self) -> None:
         """Raises if the user wants an end."""

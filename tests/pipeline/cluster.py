@@ -64,7 +64,8 @@ def cluster(folder: Path) -> Iterator[Cluster]:
 
         def start(name: str, kind: str, *arguments: str, says: str) -> Any:
             log = folder / f"{name}.log"
-            process = _daemon(log, kind, *arguments)
+            daemon = f"org.apache.spark.deploy.{kind}"
+            process = spark_process(log, "spark-class", daemon, *arguments)
             started.callback(kill, process)
             until(process, lambda: re.search(says, log.read_text()) is not None)
             found = re.search(says, log.read_text())
@@ -91,18 +92,19 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         yield Cluster(master, workers)
 
 
-def _daemon(log: Path, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
-    """Starts one of Spark's daemons in its own process group, with its executors."""
+def spark_process(
+    log: Path, program: str, *arguments: str, memory: str = "192m"
+) -> subprocess.Popen[bytes]:
+    """Starts one of Spark's programs in its own process group, with its executors."""
     settings = {
         "SPARK_HOME": str(SPARK_HOME),
-        "SPARK_DAEMON_MEMORY": "192m",
+        "SPARK_DAEMON_MEMORY": memory,
         "SPARK_DAEMON_JAVA_OPTS": SMALL_JAVA,
     }
     with log.open("wb") as file:
         return subprocess.Popen(
             [
-                str(SPARK_HOME / "bin/spark-class"),
-                f"org.apache.spark.deploy.{kind}",
+                str(SPARK_HOME / "bin" / program),
                 *arguments,
             ],
             env=environment(**settings),

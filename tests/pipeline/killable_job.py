@@ -3,6 +3,7 @@
 python -m tests.pipeline.killable_job stream LAKE BOOTSTRAP
 python -m tests.pipeline.killable_job ingest LAKE FILE...
 python -m tests.pipeline.killable_job build LAKE
+python -m tests.pipeline.killable_job compact LAKE
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SETTINGS = {
 
 
 def main(what: str, where: str, *rest: str) -> None:
-    """Streams until it is killed, or ingests, or builds a few tables."""
+    """Streams until it is killed, ingests, compacts, or builds a few tables."""
     streams = what == "stream"
     spark = session.session("local[2]", SETTINGS, connector=streams, driver_memory="1g")
     lake = Lake(spark, where)
@@ -34,6 +35,8 @@ def main(what: str, where: str, *rest: str) -> None:
         stream.start(lake, rest[0], every="0 seconds").awaitTermination()
     elif what == "ingest":
         bronze.ingest(lake, rest)
+    elif what == "compact":
+        bronze.compact(lake, 1)
     else:
         build.build(lake, recipe=RECIPE, is_whole=True)
 

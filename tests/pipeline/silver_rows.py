@@ -6,6 +6,8 @@ A scene is a set of rows for each table. Times are seconds since the epoch, so h
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -261,7 +263,9 @@ def check_plan(path: str, made: DataFrame) -> None:
     """
     if engine_of(made.sparkSession).name == LOCAL:
         return
-    plan = made._jdf.queryExecution().toString()
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        made.explain(extended=True)
+    plan = shown.getvalue()
     assert "== Physical Plan ==" in plan
     for word in ("Python", "Pandas", "Arrow", "CartesianProduct", "NestedLoop"):
         assert word not in plan, (path, word)

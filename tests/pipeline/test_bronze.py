@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.fixture(scope="module")
+def spark(without_java: SparkSession) -> SparkSession:
+    """An ingest differs in how it reads lines: see `test_local_input` for that."""
+    return without_java
+
+
 def write(path: Path, *lines: object) -> str:
     """A file with these lines; values that are no text are written as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -242,31 +248,3 @@ def test_a_lake_is_a_folder(spark: SparkSession) -> None:
     for name in ("x[1]", "x\\y"):
         with pytest.raises(LakeError, match=f"/{re.escape(name)}: the path of a lake"):
             Lake(spark, name)
-
-
-def test_small_files_of_a_lake(spark: SparkSession, lake: Lake) -> None:
-    """Written whole or not at all, on this machine, on a file system, and in a store.
-
-    Hadoop serves a folder of this machine under the names of the other two.
-    """
-    conf = spark._jsc.hadoopConfiguration()
-    fs = "org.apache.hadoop.fs"
-    conf.set("fs.s3a.impl", f"{fs}.viewfs.ViewFileSystemOverloadScheme")
-    conf.set("fs.viewfs.overload.scheme.target.file.impl", f"{fs}.LocalFileSystem")
-    for scheme in ("file", "viewfs", "s3a"):
-        where = Path(lake.path, scheme)
-        where.mkdir(parents=True)
-        conf.set(f"fs.viewfs.mounttable.{scheme}.link./lake", where.as_uri())
-    paths = (f"file://{lake.path}/file", "viewfs://viewfs/lake", "s3a://s3a/lake")
-    for each in (lake, *(Lake(spark, path) for path in paths)):
-        assert (each.read_text("a/b.json"), each.names("a")) == (None, [])
-        each.write_text("a/b.json", '{"x": 1}')
-        each.write_text("a/b.json", '{"x": "\u00e9"}')
-        assert each.read_json("a/b.json") == {"x": "\u00e9"}
-        assert each.names("a") == ["b.json"]
-        each.write_text("a/e.json", "[1]")
-        with pytest.raises(LakeError, match=r"e\.json is no JSON object"):
-            each.read_json("a/e.json")
-        each.remove("a")
-        each.remove("a")
-        assert not each.exists("a")

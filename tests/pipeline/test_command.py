@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import signal
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.commands import KOHORT, done, environment, refused
 from tests.pipeline.broker_thread import serving
+from tests.pipeline.kills import children
 from tests.pipeline.test_build import built
 
 from kohort.pipeline import bronze, sql_views, tables_page
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("run", "ingest", "build", "stream", "compact", "report", "compare", "query")
 LOOK_S = 0.05
+PYSPARKS = "ignore:unclosed <socket:ResourceWarning"
+"""PySpark leaves connections to Java to the garbage collector."""
 SPARK_STARTS_S = 300.0
 """As long as all processors have something else to do."""
 
@@ -72,16 +77,6 @@ def test_without_pyspark_it_says_what_to_install(
     ):
         line = refused("pipeline", *words, *where, code=1, **without_pyspark)
         assert f"pip install 'kohort[{extra}]'" in line
-
-
-@pytest.mark.spark
-def test_without_java_it_says_where_it_looked(tmp_path: Path) -> None:
-    """A wrong JAVA_HOME, and a missing Java, are named."""
-    words = ("pipeline", "build", "--engine", "spark", "--lake", str(tmp_path))
-    line = refused(*words, code=1, JAVA_HOME=str(tmp_path))
-    assert line.startswith(f"JAVA_HOME is {tmp_path}")
-    line = refused(*words, code=1, PATH=str(tmp_path), JAVA_HOME="")
-    assert "needs Java 17" in line
 
 
 def test_a_lake_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
@@ -264,15 +259,22 @@ class Running:
     def __init__(self, *words: str) -> None:
         self.process = subprocess.Popen(
             [*KOHORT, "pipeline", *words],
-            env=environment(),
+            env=environment(PYTHONWARNINGS=f"error,{PYSPARKS}"),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def end(self, number: signal.Signals) -> tuple[int, str, str]:
-        """Sends a signal: the exit code, stdout and stderr."""
-        self.process.send_signal(number)
+    def until_it_builds(self, lake: Lake, but: Collection[str] = ()) -> None:
+        """Waits until the folder of a build is there, apart from these."""
+        while {*lake.names(BUILDS)} <= {*but}:
+            with pytest.raises(subprocess.TimeoutExpired):
+                self.process.wait(LOOK_S)
+
+    def end(self, number: signal.Signals | None = None) -> tuple[int, str, str]:
+        """Sends a signal, if any: the exit code, stdout and stderr."""
+        if number is not None:
+            self.process.send_signal(number)
         out, err = self.process.communicate(timeout=SPARK_STARTS_S)
         return self.process.returncode, out, err
 
@@ -284,35 +286,50 @@ class Running:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_a_stream_ends_as_it_is_told_to(tmp_path: Path) -> None:
-    """The stream reads, prints the counts, and exits with 0; no process is left."""
-    where = str(tmp_path / "lake")
+def test_a_stream_ends_as_it_is_told_to(lake: Lake) -> None:
+    """During a build, too: it prints the counts, and exits with 0; nothing is left."""
     with serving() as served:
         served.commit(3)
         served.written()
-        running = Running("stream", "-b", served.address, "--lake", where, "--no-build")
+        running = Running(
+            *("stream", "-b", served.address, "--lake", lake.path),
+            *("--master", "local[2]", "--build-every", "1ms"),
+        )
         assert running.line().startswith("reads __kohort_events of 127.0.0.1:")
-        code, out, err = running.end(signal.SIGTERM)
+        running.until_it_builds(lake)
+        code, out, err = running.end(signal.SIGINT)
     assert (code, err) == (0, "")
     assert out.split()[0] == "EVENTS"
+    assert lake.names(BUILDS) == []
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_build_that_is_interrupted_leaves_nothing(
-    lake: Lake, tmp_path: Path, number: signal.Signals
+def test_how_a_build_ends_that_is_interrupted_or_loses_java(
+    lake: Lake, tmp_path: Path
 ) -> None:
-    """A command ended by a signal prints one line, and exits with 128 + its number."""
+    """It prints a line. By a signal, 128 + its number is its code, and no file is left.
+
+    If Java is killed the code is 1. What that build leaves the next one removes.
+    """
     path = tmp_path / "events.jsonl"
     event = {"schema": 1, "run": "r", "labels": {}, "node": 1, "kind": "heartbeat"}
     rows = [{**event, "sequence": n, "time_ns": n, "wall_ns": n} for n in (1, 2)]
     path.write_text("\n".join(map(json.dumps, rows)))
     bronze.ingest(lake, [str(path)])
-    running = Running("build", "--lake", lake.path, "--master", "local[2]")
-    while not (Path(lake.path) / BUILDS).exists():
-        with pytest.raises(subprocess.TimeoutExpired):
-            running.process.wait(LOOK_S)
-    code, out, err = running.end(number)
-    assert (code, out, err) == (128 + number, "", "kohort: interrupted\n")
+    words = ("build", "--lake", lake.path, "--master", "local[2]")
+    killed = Running(*words)
+    killed.until_it_builds(lake)
+    (java,) = children(killed.process.pid)
+    os.kill(java, signal.SIGKILL)
+    code, out, err = killed.end()
+    says = "kohort: Spark's Java process was killed by signal 9: "
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(says)
+    left = lake.names(BUILDS)
+
+    ended = Running(*words)
+    ended.until_it_builds(lake, but=left)
+    code, out, err = ended.end(signal.SIGTERM)
+    assert (code, out, err) == (128 + signal.SIGTERM, "", "kohort: interrupted\n")
     assert lake.names(BUILDS) == []

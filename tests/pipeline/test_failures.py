@@ -125,6 +125,10 @@ LOST = (
         ),
         ("ERROR: Permission denied", "/lake: permission denied; give this user"),
         (
+            "[RETRIES_EXCEEDED] The maximum number of retries has been exceeded.",
+            "the Spark Connect server does not answer any more: look at its log, and",
+        ),
+        (
             "java.lang.ClassNotFoundException: Class o.a.h.S3AFileSystem not found",
             (
                 "Spark has no file system for /lake: it needs the jars of the store;"

@@ -1,4 +1,4 @@
-"""Killed in the middle, an ingest or a build has not been; the next one is whole.
+"""Killed in the middle, an ingest, a build or a compaction leaves nothing that counts.
 
 Ten kills of the stream take minutes: they are a program, `tests.pipeline.kills`.
 """
@@ -6,12 +6,20 @@ Ten kills of the stream take minutes: they are a program, `tests.pipeline.kills`
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.pipeline.kills import go, kill, start, until
 from tests.pipeline.test_bronze import numbers, write
 from tests.pipeline.test_build import RECIPE, SUMS, rows
+from tests.pipeline.test_compaction import (
+    BATCHES,
+    assert_each_once,
+    stored,
+    streamed,
+)
 from tests.pipeline.test_stream import event
 
 from kohort.pipeline import bronze
@@ -93,3 +101,36 @@ def test_a_build_that_is_killed(
     last = builds.build(lake, recipe=RECIPE).id
     assert rows(lake, SUMS) == [(3,)]
     assert lake.names("builds") == sorted({first, str(seen), last})
+
+
+COMPACTED = "bronze/compacted/live"
+MOMENTS = (
+    f"{COMPACTED}/*/events/_temporary",
+    f"{COMPACTED}/*/quarantine/_SUCCESS",
+    f"{COMPACTED}.json",
+)
+"""Files of a compaction: it writes, has written everything, and has begun to count."""
+
+
+def _more(folder: Path, pattern: str, before: set[Path]) -> bool:
+    return bool({*folder.glob(pattern)} - before)
+
+
+def test_a_compaction_that_is_killed(lake: Lake) -> None:
+    """At each moment all events are there once; the next compaction cleans up."""
+    streamed(lake, range(BATCHES))
+    folder = Path(lake.path)
+    with ExitStack() as ends:
+        processes = [start("compact", lake.path) for _ in MOMENTS]
+        for process in processes:
+            ends.callback(kill, process)
+        for process, moment in zip(processes, MOMENTS, strict=True):
+            has_come = partial(_more, folder, moment, {*folder.glob(moment)})
+            go(process)
+            until(process, has_come)
+            kill(process)
+            assert_each_once(lake, BATCHES)
+    bronze.compact(lake, 1)
+    assert_each_once(lake, BATCHES)
+    assert stored(lake) == 2
+    assert len(lake.names(COMPACTED)) == 1

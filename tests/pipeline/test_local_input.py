@@ -122,7 +122,7 @@ def test_both_engines_take_the_same(spark: SparkSession, tmp_path: Path) -> None
 def test_a_broken_file_is_named(
     tmp_path: Path, name: str, data: bytes, why: str
 ) -> None:
-    """The reason is in the same words as Spark's, see `test_bronze`."""
+    """The reason is in the same words as Spark's, see `test_real_failures`."""
     (tmp_path / name).write_bytes(data)
     (file,) = LocalFiles().inputs(str(tmp_path / name))
     with pytest.raises(UnreadError) as raised:

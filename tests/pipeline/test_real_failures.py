@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import resource
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.pipeline.broker_thread import serving
 from tests.pipeline.test_bronze import write
-from tests.pipeline.test_build import RECIPE
+from tests.pipeline.test_build import RECIPE, built, failing
 from tests.pipeline.test_stream import event, once
 
-from kohort.pipeline import bronze
+from kohort.pipeline import bronze, session
 from kohort.pipeline import build as builds
 from kohort.pipeline.bronze import stream
+from kohort.pipeline.build import Recipe
 from kohort.pipeline.commands.work import told
 from kohort.pipeline.lake import Lake
+from kohort.pipeline.spark_engine import LOOK_S
+from kohort.pipeline.table_functions import Frames, Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 pytestmark = pytest.mark.spark
 
@@ -31,9 +39,9 @@ def small_disk(lake: Lake) -> Iterator[None]:
     """Limits the size of files that Spark's Java process writes."""
     # Java unpacks its compressors on first use, and never tries again.
     lake.spark.range(1).write.parquet(f"{lake.path}-before")
-    gateway = lake.spark.sparkContext._gateway
-    assert gateway is not None
-    java = gateway.proc.pid
+    process = session.process(lake.spark)
+    assert process is not None
+    java = process.pid
     before = resource.prlimit(java, resource.RLIMIT_FSIZE)
     resource.prlimit(java, resource.RLIMIT_FSIZE, (ROOM, before[1]))
     try:
@@ -63,6 +71,20 @@ def test_a_full_disk_is_named_with_the_table(lake: Lake, tmp_path: Path) -> None
     assert sentence.endswith("what was not finished does not count")
     assert bronze.events(lake).count() == 0
     assert bronze.ingest(lake, [path]).events == len(lines)
+
+
+def test_damaged_inputs_are_named_with_the_reason(lake: Lake, tmp_path: Path) -> None:
+    """The others are ingested: see `test_bronze` for the rest."""
+    write(tmp_path / "a.jsonl", event(1))
+    cut = Path(write(tmp_path / "b c.jsonl.gz", event(2)))
+    cut.write_bytes(cut.read_bytes()[:-12])
+    parquet = write(tmp_path / "d.parquet", "PAR1 it is not")
+    done = bronze.ingest(lake, [str(tmp_path)])
+    assert (done.files, done.events) == (1, 1)
+    assert done.unread == {
+        str(cut): "it is cut off",
+        parquet: "it is no Parquet file, or is cut off",
+    }
 
 
 def test_a_damaged_lake_says_which_file_and_what_to_do(
@@ -96,3 +118,54 @@ def test_a_full_disk_ends_a_stream_and_is_named(lake: Lake) -> None:
         assert str(problem).startswith(f"{full}{lake.path}, or Spark's temporary")
         once(lake, served)
         assert bronze.events(lake).count() == len(served.events())
+
+
+def test_the_folder_of_a_failed_build_goes_after_running_tasks(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancelled task that still runs would make the folder anew."""
+    started, ending, ended = (tmp_path / name for name in ("started", "ending", "end"))
+
+    def task(_: int) -> None:
+        started.touch()
+        while not ending.exists():
+            pass
+        ended.touch()
+
+    def busy(job: str) -> None:
+        lake.engine.begin(job, "")
+        lake.spark.sparkContext.parallelize([0], 1).foreach(task)
+
+    threads: list[threading.Thread] = []
+
+    def late(frames: Frames, options: Options) -> DataFrame:
+        job = lake.spark.sparkContext.getLocalProperty("spark.jobGroup.id")
+        threads.append(threading.Thread(target=busy, args=(job,)))
+        threads[0].start()
+        while not started.exists():
+            threads[0].join(LOOK_S)
+        return failing(frames, options)
+
+    wait, remove = lake.engine.wait_for_tasks, lake.remove
+    removed: list[bool] = []
+
+    def wait_for_tasks(job: str) -> None:
+        ending.touch()
+        wait(job)
+
+    def remove_late(path: str) -> None:
+        removed.append(ended.exists())
+        remove(path)
+
+    # The task goes on, as one does that heeds it late.
+    monkeypatch.setattr(lake.engine, "cancel", lambda _: None)
+    monkeypatch.setattr(lake.engine, "wait_for_tasks", wait_for_tasks)
+    monkeypatch.setattr(lake, "remove", remove_late)
+    broken = Recipe(RECIPE.tables, {**RECIPE.functions, "silver/counts": late})
+    try:
+        with pytest.raises(Exception, match="no"):
+            built(lake, {"a": 1}, recipe=broken)
+    finally:
+        ending.touch()
+        threads[0].join()
+    assert (removed, lake.names("builds")) == ([True], [])
