@@ -51,7 +51,7 @@ def _written(folder: Path) -> tuple[int, int]:
 
 def _measure(events: Path, where: Path, runs: int, engine: str) -> None:
     from kohort.pipeline import bronze, build, local_engine, session
-    from kohort.pipeline.lake import Lake
+    from kohort.pipeline.lake import BUILDS, Lake
 
     spark: Any
     process = None
@@ -65,7 +65,7 @@ def _measure(events: Path, where: Path, runs: int, engine: str) -> None:
         began, cpu = time.monotonic(), _cpu_s(process)
         made = build.build(lake, **more)
         took, used = time.monotonic() - began, _cpu_s(process) - cpu
-        files, size = _written(Path(lake.path) / build.BUILDS / made.id)
+        files, size = _written(Path(lake.path) / BUILDS / made.id)
         total = sum(table.size for table in made.tables)
         print(
             f"| {name} | {took:.1f} | {used:.1f} | {files} | {size / 1e6:.2f}"

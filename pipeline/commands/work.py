@@ -54,6 +54,7 @@ class Access:
         jars: more of them.
         progress: shows progress.
         is_debug: prints the stack of an error.
+        format: of the tables; None: that of the lake.
         stopping: set once the user wants an end.
         stopped_by: the signal that said so.
         lake: the lake, once the engine is there.
@@ -69,6 +70,7 @@ class Access:
     jars: list[str]
     progress: Progress
     is_debug: bool = False
+    format: str | None = None
     stopping: threading.Event = field(default_factory=threading.Event)
     stopped_by: int = 0
     lake: Lake | None = None
@@ -89,11 +91,16 @@ class Access:
             inputs: the paths and patterns that are ingested.
             reads_events: whether events are read, and not only tables.
         """
-        from kohort.pipeline import engine_choice, local_engine, session
-        from kohort.pipeline.lake import Lake
+        from kohort.pipeline import engine_choice, iceberg, local_engine, session
+        from kohort.pipeline.lake import ICEBERG, Lake, format_of
 
         work = engine_choice.Work(
-            self.lake_path, inputs, reads_events, self._option(), connector
+            self.lake_path,
+            inputs,
+            reads_events,
+            self._option(),
+            connector,
+            self.format or format_of(self.lake_path),
         )
         choice = engine_choice.choose(self.engine, work)
         is_local = choice.engine == LOCAL
@@ -102,11 +109,14 @@ class Access:
             spark = (
                 local_engine.start(choice.cores)
                 if is_local
-                else self._spark(connector, choice.why)
+                else self._spark(
+                    connector, path if work.format == ICEBERG else None, choice.why
+                )
             )
             try:
                 self.progress.spark = spark
                 self.lake = Lake(spark, path)
+                iceberg.settle(self.lake, self.format)
                 self.must_go_on()
                 yield self.lake
             except Exception:
@@ -120,7 +130,7 @@ class Access:
                 self.progress.spark = self.lake = None
                 (local_engine if is_local else session).stop(spark)
 
-    def _spark(self, connector: bool, why: str) -> SparkSession:
+    def _spark(self, connector: bool, iceberg: str | None, why: str) -> SparkSession:
         from kohort.pipeline.session import SparkProblem, session
 
         try:
@@ -128,6 +138,7 @@ class Access:
                 self.master,
                 self.conf,
                 connector=connector,
+                iceberg=iceberg,
                 packages=self.packages,
                 jars=self.jars,
                 driver_memory=self.memory,
