@@ -43,7 +43,10 @@ _RUNS: Final = BY_PATH["silver/runs"]
 _PROPERTIES: Final = (
     "'write.parquet.compression-codec' = 'zstd',"
     # So that columns of a later version are added.
-    " 'write.spark.accept-any-schema' = 'true'"
+    " 'write.spark.accept-any-schema' = 'true',"
+    # Each commit writes a file of metadata.
+    " 'write.metadata.delete-after-commit.enabled' = 'true',"
+    " 'write.metadata.previous-versions-max' = '10'"
 )
 _BY_RUN: Final = ", 'write.metadata.metrics.column.run' = 'full'"
 """Else only the start of an id is kept: a file with one run goes without being read."""
@@ -186,6 +189,11 @@ class IcebergDraft:
         if self._current is not None:
             found = _snapshots(self._lake, table, branch(self._current)).collect()
             start = f" AS OF VERSION {found[0]['snapshot_id']}" if found else ""
+            if self._runs is not None and not found:
+                raise LakeError(
+                    f"table {table.path} of build {self._current} is gone:"
+                    " `kohort pipeline build --all` makes the tables again"
+                )
         sql(f"ALTER TABLE {name} CREATE BRANCH {branch(self._id)}{start}")
 
     def _write(self, table: Table, rows: DataFrame) -> None:
