@@ -201,8 +201,13 @@ class Lake:
 
 
 def format_of(path: str) -> str:
-    """The format of a local lake before an engine runs; of others it is unknown."""
-    text = LocalFiles().read_text(f"{path}/{FORMAT}") if is_local(path) else None
+    """The format of a local lake before an engine runs; of others it is unknown.
+
+    Args:
+        path: a folder or its URI; empty: a lake that does not exist yet.
+    """
+    known = path and is_local(path)
+    text = LocalFiles().read_text(f"{path}/{FORMAT}") if known else None
     return PARQUET if text is None else str(json.loads(text)["format"])
 
 
