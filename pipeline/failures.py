@@ -244,6 +244,7 @@ _RULES: Final[Sequence[tuple[str, _Words]]] = (
     (r"Encountered error while reading file (\S+?)\.?\s", _unread),
     (r"(\S+) is not a Parquet file", _unread),
     (r"Path does not exist: (\S+?)\.?\s", _unread),
+    (r"FileNotFoundException: File (\S+) does not exist", _unread),
     (r"The specified bucket does not exist|NoSuchBucket", _store),
     (r"NoAuthWithAWSException[^\n]*|InvalidAccessKeyId[^\n]*", _store),
     (r"Parquet (?:argument )?error: ([^\n]*)", _damaged),

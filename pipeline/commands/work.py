@@ -59,6 +59,7 @@ class Access:
         stopped_by: the signal that said so.
         lake: the lake, once the engine is there.
         java: the end of Spark's Java process in a sentence, if it was not ours.
+        failure: an error in a sentence, from the time in which Java knew its text.
     """
 
     lake_path: str
@@ -75,6 +76,7 @@ class Access:
     stopped_by: int = 0
     lake: Lake | None = None
     java: str | None = None
+    failure: str | None = None
 
     @contextlib.contextmanager
     def open(
@@ -119,7 +121,8 @@ class Access:
                 iceberg.settle(self.lake, self.format)
                 self.must_go_on()
                 yield self.lake
-            except Exception:
+            except Exception as error:
+                self.failure = told(error, path)
                 code = None if is_local else session.ended(spark)
                 if code is not None:
                     memory = self.memory or session.DRIVER_MEMORY
@@ -266,7 +269,8 @@ def _end(access: Access, how: int | BaseException) -> NoReturn:
     if isinstance(how, BrokenPipeError):
         _mute()
         sys.exit(0)
-    fail(told(how, access.lake_path), how.code if isinstance(how, PipelineError) else 1)
+    text = access.failure or told(how, access.lake_path)
+    fail(text, how.code if isinstance(how, PipelineError) else 1)
 
 
 def told(error: BaseException, lake: str) -> str:
