@@ -69,15 +69,16 @@ def settle(lake: Lake, asked: str | None) -> None:
     Raises:
         LakeError: it has another format, or its catalog is another one.
     """
-    if asked == ICEBERG != lake.format and not lake.exists(CURRENT):
-        lake.remember({"format": ICEBERG, "catalog": _place(lake.spark)})
+    catalog = _place(lake.spark)
+    if asked == ICEBERG != lake.format and catalog and not lake.exists(CURRENT):
+        lake.remember({"format": ICEBERG, "catalog": catalog})
     if asked not in (None, lake.format):
         raise LakeError(
             f"the tables of {lake.path} are {lake.format}, not {asked}: another format"
             " needs another lake"
         )
     if lake.format == ICEBERG:
-        _must_reach(lake)
+        _must_be(lake, catalog)
 
 
 def _place(spark: SparkSession) -> dict[str, str]:
@@ -85,13 +86,13 @@ def _place(spark: SparkSession) -> dict[str, str]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _must_reach(lake: Lake) -> None:
+def _must_be(lake: Lake, catalog: Mapping[str, str]) -> None:
     """Another catalog would look like a lake without tables."""
-    found, known = _place(lake.spark), (lake.read_json(FORMAT) or {}).get("catalog")
-    if not found:
+    if not catalog:
         raise LakeError(f"{lake.path} is an Iceberg lake: --format iceberg")
-    if found != known:
-        given = " ".join(f"--conf {_CONF}.{k}={v}" for k, v in (known or {}).items())
+    known = (lake.read_json(FORMAT) or {}).get("catalog", {})
+    if catalog != known:
+        given = " ".join(f"--conf {_CONF}.{k}={v}" for k, v in known.items())
         raise LakeError(f"the tables of {lake.path} are in another catalog: {given}")
 
 
