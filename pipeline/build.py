@@ -30,10 +30,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.pipeline import lineage, parts, quality
 from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.lake import BUILDS, CURRENT, Lake
+from kohort.pipeline.folders import Folders
+from kohort.pipeline.iceberg import IcebergTables
+from kohort.pipeline.lake import BUILDS, CURRENT, ICEBERG, Lake
 from kohort.pipeline.lineage import Inputs, Made
-from kohort.pipeline.store_lookup import store_of
-from kohort.pipeline.stores import Draft
+from kohort.pipeline.stores import Draft, Store
 from kohort.pipeline.table_functions import Options, TableFunction
 from kohort.pipeline.tables import BY_PATH, TABLES, Table
 
@@ -125,7 +126,7 @@ def read(lake: Lake, build_id: str, table: Table) -> DataFrame:
     """
     said = (about(lake, build_id) or {}).get("tables", ())
     found = [each for each in said if each["table"] == table.path]
-    return store_of(lake).read(build_id, table, found[0] if found else {})
+    return _store(lake).read(build_id, table, found[0] if found else {})
 
 
 def _silent(path: str, what: str) -> None:
@@ -188,6 +189,10 @@ def build(
 # -- existing builds
 
 
+def _store(lake: Lake) -> Store:
+    return IcebergTables(lake) if lake.format == ICEBERG else Folders(lake)
+
+
 def _kept(lake: Lake, keep: int) -> list[str]:
     """Ids of published builds, latest first; all if ``keep`` is 0."""
     text = lake.read_text(CURRENT)
@@ -199,7 +204,7 @@ def _publish(lake: Lake, build_id: str, keep: int) -> None:
     kept = [build_id, *_kept(lake, 0)][: max(keep, 1)]
     said = {"build": build_id, "kept": kept}
     lake.write_text(CURRENT, f"{json.dumps(said, indent=2)}\n")
-    store_of(lake).published(about(lake, build_id) or {})
+    _store(lake).published(about(lake, build_id) or {})
     _sweep(lake, kept)
 
 
@@ -218,7 +223,7 @@ def _sweep(lake: Lake, kept: Sequence[str]) -> None:
     ]
     stay = {*kept, max(failed, default="")}
     gone = [name for name in there if name not in stay]
-    store_of(lake).sweep(gone, [known[name] for name in stay.intersection(known)])
+    _store(lake).sweep(gone, [known[name] for name in stay.intersection(known)])
 
 
 def _new_id() -> str:
@@ -269,7 +274,7 @@ class _Making:
 
     def __post_init__(self) -> None:
         self.inputs = lineage.inputs(self.lake)
-        self.draft = store_of(self.lake).draft(self.id, current(self.lake))
+        self.draft = _store(self.lake).draft(self.id, current(self.lake))
 
     @property
     def folder(self) -> str:

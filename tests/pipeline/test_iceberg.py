@@ -134,7 +134,7 @@ def test_all_tables_are_those_of_a_folder(lake: Lake, tmp_path: Path) -> None:
     """Each row, after one build of everything, and one of nothing new."""
     folder = Lake(lake.spark, tmp_path / "folder")
     for each in (folder, lake):
-        bronze.ingest(each, [str(SAMPLE)])
+        bronze.ingest(each, [str(SAMPLE.parent)])
         assert builds.build(each).is_published
     found = [(builds.current(lake), builds.current(folder))]
     assert builds.build(lake).runs == []
