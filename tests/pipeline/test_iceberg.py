@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.commands import KOHORT, environment, refused
 from tests.pipeline.events import counted
 from tests.pipeline.events import rows as rows_of
 from tests.pipeline.test_build import (
@@ -18,6 +20,7 @@ from tests.pipeline.test_build import (
     failing,
     rows,
 )
+from tests.pipeline.test_command import SPARK_STARTS_S
 
 from kohort.pipeline import bronze, iceberg
 from kohort.pipeline import build as builds
@@ -127,6 +130,24 @@ def test_a_lake_remembers_its_format(lake: Lake, tmp_path: Path) -> None:
     lake.spark.conf.set(warehouse, str(tmp_path / "elsewhere"))
     with pytest.raises(LakeError, match=f"{warehouse}={lake.path}/tables"):
         iceberg.settle(lake, None)
+
+
+def test_commands_find_the_tables(lake: Lake) -> None:
+    """Without an option of Spark's or of the format; only Spark has the tables."""
+    built(lake, {"a": 3})
+    words = ("pipeline", "query", "SELECT events FROM silver_runs", "--csv")
+    where = {"KOHORT_LAKE": lake.path}
+    told = refused(*words, "--engine", "local", code=2, **where)
+    assert told.endswith("only Spark has Iceberg tables")
+    ended = subprocess.run(
+        [*KOHORT, *words],
+        env=environment(**where),
+        capture_output=True,
+        text=True,
+        timeout=SPARK_STARTS_S,
+        check=False,
+    )
+    assert ended.stdout == "events\n3\n", ended.stderr
 
 
 @pytest.mark.long
