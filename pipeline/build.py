@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_EXCEPTION,
     CancelledError,
@@ -24,25 +24,23 @@ from concurrent.futures import (
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from functools import partial, reduce
+from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
 
-from kohort.pipeline import failures, lineage, parts, quality
+from kohort.pipeline import lineage, parts, quality
 from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.files import Footers
+from kohort.pipeline.folders import Folders
+from kohort.pipeline.iceberg import IcebergTables
+from kohort.pipeline.lake import BUILDS, CURRENT, ICEBERG, Lake
 from kohort.pipeline.lineage import Inputs, Made
-from kohort.pipeline.parts import Part, Plan
+from kohort.pipeline.stores import Draft, Store
 from kohort.pipeline.table_functions import Options, TableFunction
 from kohort.pipeline.tables import BY_PATH, TABLES, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from kohort.pipeline.lake import Lake
-
-BUILDS: Final = "builds"
-CURRENT: Final = "current.json"
 LOCK: Final = "build"
 KEEP: Final = 3
 """Published builds that are kept: a reader has the time of two more to finish."""
@@ -52,8 +50,6 @@ than for a core."""
 
 _RUNS: Final = BY_PATH["silver/runs"]
 _QUALITY: Final = BY_PATH["gold/quality"]
-_SETTINGS: Final = "gold/settings"
-"""Its rows may come from a comparison with another run: no build takes them over."""
 
 Progress = Callable[[str, str], None]
 """Called for each table: its path, and ``begins``, ``ends`` or ``fails``."""
@@ -129,20 +125,8 @@ def read(lake: Lake, build_id: str, table: Table) -> DataFrame:
         PipelineError: a folder of it is missing.
     """
     said = (about(lake, build_id) or {}).get("tables", ())
-    own = [f"{BUILDS}/{build_id}/{table.path}"]
-    # Older builds have no parts.
-    found = [each.get("parts", own) for each in said if each["table"] == table.path]
-    return _read(lake, table, found[0] if found else own)
-
-
-def _read(lake: Lake, table: Table, folders: Sequence[str]) -> DataFrame:
-    """The rows in some folders."""
-    for folder in folders if lake.is_local else ():
-        # For the local engine a missing folder is one without rows.
-        if not lake.exists(folder):
-            text = f"Path does not exist: {lake.uri(folder)}. "
-            raise PipelineError(failures.sentence(text, lake.path))
-    return lake.engine.read(table.schema(), [*map(lake.uri, folders)])
+    found = [each for each in said if each["table"] == table.path]
+    return _store(lake).read(build_id, table, found[0] if found else {})
 
 
 def _silent(path: str, what: str) -> None:
@@ -196,12 +180,17 @@ def build(
             # So that only a killed build leaves its folder.
             with suppress(Exception):
                 lake.engine.wait_for_tasks(making.id)
-                lake.remove(making.folder)
+                if current(lake) != making.id:
+                    making.draft.discard()
             raise
         return made
 
 
 # -- existing builds
+
+
+def _store(lake: Lake) -> Store:
+    return IcebergTables(lake) if lake.format == ICEBERG else Folders(lake)
 
 
 def _kept(lake: Lake, keep: int) -> list[str]:
@@ -215,6 +204,7 @@ def _publish(lake: Lake, build_id: str, keep: int) -> None:
     kept = [build_id, *_kept(lake, 0)][: max(keep, 1)]
     said = {"build": build_id, "kept": kept}
     lake.write_text(CURRENT, f"{json.dumps(said, indent=2)}\n")
+    _store(lake).published(about(lake, build_id) or {})
     _sweep(lake, kept)
 
 
@@ -232,27 +222,8 @@ def _sweep(lake: Lake, kept: Sequence[str]) -> None:
         if name > latest and said.get("outcome") == quality.FAILED
     ]
     stay = {*kept, max(failed, default="")}
-    named = {
-        folder
-        for name in stay.intersection(known)
-        for table in known[name]["tables"]
-        for folder in table.get("parts", ())
-    }
-    for name in there:
-        if name not in stay:
-            _remove(lake, f"{BUILDS}/{name}", named)
-
-
-def _remove(lake: Lake, folder: str, named: Collection[str]) -> None:
-    """Removes a folder of a build, but not the named ones in it."""
-    if folder in named:
-        return
-    if not any(each.startswith(f"{folder}/") for each in named):
-        lake.remove(folder)
-        return
-    lake.remove(f"{folder}/{lineage.OF_BUILD}")
-    for name in lake.names(folder):
-        _remove(lake, f"{folder}/{name}", named)
+    gone = [name for name in there if name not in stay]
+    _store(lake).sweep(gone, [known[name] for name in stay.intersection(known)])
 
 
 def _new_id() -> str:
@@ -295,10 +266,7 @@ class _Making:
     id: str = field(default_factory=_new_id)
     base: str | None = None
     runs: Sequence[str] | None = None
-    plan: Plan = field(default_factory=Plan)
-    tables: dict[str, Any] = field(default_factory=dict)
-    written: dict[str, Footers] = field(default_factory=dict)
-    copied: dict[str, Footers] = field(default_factory=dict)
+    draft: Draft = field(init=False)
     inputs: Inputs = field(init=False)
     started: float = field(default_factory=time.monotonic)
     made: dict[str, Future[Made]] = field(default_factory=dict)
@@ -306,6 +274,7 @@ class _Making:
 
     def __post_init__(self) -> None:
         self.inputs = lineage.inputs(self.lake)
+        self.draft = _store(self.lake).draft(self.id, current(self.lake))
 
     @property
     def folder(self) -> str:
@@ -331,8 +300,7 @@ class _Making:
         changed = bronze.changed_runs(self.lake, said["inputs"], self.inputs)
         if changed is not None:
             self.base, self.runs = base, sorted({*more, *changed})
-            self.plan = parts.plan(map(Part.of_json, said["parts"]), self.runs)
-            self.tables = {each["table"]: each for each in said["tables"]}
+            self.draft.base_on(said, self.runs)
 
     def make(self, events: DataFrame | None) -> Build:
         """Makes all tables; returns the build."""
@@ -385,62 +353,28 @@ class _Making:
         started = time.monotonic()
         self.lake.engine.begin(self.id, table.path)
         frames = self._frames(table, sources)
+        rows: DataFrame | None = None
         # Without a new event all rows stay as they are, but the rules may be others.
         if self.runs != [] or table.path == _QUALITY.path:
             rows = self._maker(table)(frames, self.options)
-            self.written[table.path] = self._write(table, rows, self.folder)
-        if _has_parts(table) and self.plan.copies:
-            folder = f"{self.folder}/{parts.COPIED}"
-            self.copied[table.path] = self._write(table, self._copies(table), folder)
-        found = self._found(table)
-        if table.path == _RUNS.path and not any(each.rows for each in found.values()):
+        if self.is_over:
+            raise CancelledError
+        stored = self.draft.write(table, rows)
+        if table.path == _RUNS.path and not stored.rows:
             raise NoEventsError(
                 f"{self.lake.path} has no events yet:"
                 " `kohort pipeline ingest` and `kohort pipeline stream` bring some in"
             )
         return Made(
             table.path,
-            sum(each.rows for each in found.values()),
-            sum(each.files for each in found.values()),
-            sum(each.size for each in found.values()),
+            stored.rows,
+            stored.files,
+            stored.size,
             time.monotonic() - started,
             frames.asked,
-            [folder for folder, each in found.items() if each.rows] or [*found][:1],
+            stored.parts,
             lineage.columns(table.schema()),
         )
-
-    def _write(self, table: Table, rows: DataFrame, folder: str) -> Footers:
-        if self.is_over:
-            raise CancelledError
-        path = f"{folder}/{table.path}"
-        self.lake.engine.write(rows, table.schema(), self.lake.uri(path))
-        return self.lake.footers(path)
-
-    def _copies(self, table: Table) -> DataFrame:
-        """The rows of the parts that are copied."""
-        rows: list[DataFrame] = []
-        for copy in self.plan.copies:
-            some = _read(self.lake, table, [f"{copy.part.folder}/{table.path}"])
-            if not copy.is_whole:
-                some = some.where(some["run"].isin([*copy.runs]))
-            rows.append(some)
-        return reduce(lambda one, other: one.unionByName(other), rows)
-
-    def _found(self, table: Table) -> dict[str, Footers]:
-        """The folders with the rows of a table."""
-        places = [(self.folder, self.written)]
-        if _has_parts(table):
-            places += [(f"{self.folder}/{parts.COPIED}", self.copied)]
-            places += [(part.folder, dict(part.tables)) for part in self.plan.kept]
-        elif table.path not in self.written:
-            said = self.tables[table.path]
-            all_of_it = Footers(said["rows"], said["files"], said["bytes"])
-            return dict.fromkeys(said["parts"], all_of_it)
-        return {
-            f"{folder}/{table.path}": tables[table.path]
-            for folder, tables in places
-            if table.path in tables
-        }
 
     def _maker(self, table: Table) -> TableFunction:
         if table.path != _QUALITY.path:
@@ -451,7 +385,7 @@ class _Making:
     def _frames(self, table: Table, sources: quality.Sources) -> _Asked:
         """The tables that a table may read: rows of the computed runs."""
         found = dict(sources)
-        only = _has_parts(table) or table.path == _QUALITY.path
+        only = parts.is_by_run(table) or table.path == _QUALITY.path
         for other in self.recipe.tables:
             if other.path == table.path:
                 break
@@ -462,12 +396,8 @@ class _Making:
 
     def _back(self, other: Table, *, only: bool) -> DataFrame:
         """Waits until a table is written, then reads it."""
-        made = self.made[other.path].result()
-        if not only or not _has_parts(other):
-            return _read(self.lake, other, made.parts)
-        if other.path not in self.written:
-            return self.lake.spark.createDataFrame([], other.schema())
-        return _read(self.lake, other, [f"{self.folder}/{other.path}"])
+        self.made[other.path].result()
+        return self.draft.rows(other, only=only and parts.is_by_run(other))
 
     def _before(self, table: Table) -> DataFrame | None:
         """The rows of other runs, in the build before."""
@@ -479,26 +409,14 @@ class _Making:
     def _checks(self) -> Sequence[quality.Check]:
         if _QUALITY.path not in self.made:
             return ()
-        made = self.made[_QUALITY.path].result()
-        return quality.checks(_read(self.lake, _QUALITY, made.parts))
-
-    def _parts(self) -> list[Part]:
-        """The parts of this build."""
-        shared = {each.path for each in self.recipe.tables if _has_parts(each)}
-        own = {path: each for path, each in self.written.items() if path in shared}
-        found = [*self.plan.kept]
-        if self.copied:
-            folder = f"{self.folder}/{parts.COPIED}"
-            found.append(Part(folder, self.plan.copied_runs, self.copied))
-        if own:
-            found.append(Part(self.folder, self._computed(), own))
-        return found
+        self.made[_QUALITY.path].result()
+        return quality.checks(self.draft.rows(_QUALITY, only=False))
 
     def _computed(self) -> Sequence[str]:
         """The runs that were computed."""
         if self.runs is not None:
             return self.runs
-        rows = _read(self.lake, _RUNS, self.made[_RUNS.path].result().parts)
+        rows = self.draft.rows(_RUNS, only=False)
         return sorted(row["run"] for row in rows.select("run").collect())
 
     def _write_lineage(self, ended: Build) -> None:
@@ -514,23 +432,13 @@ class _Making:
             "runs": self.runs,
             "inputs": self.inputs.as_json(),
         }
-        shared = [part.as_json() for part in self._parts()]
+        shared = self.draft.as_json(self._computed)
         for table in ended.tables:
             text = json.dumps({**said, **table.as_json()}, indent=2)
             path = f"{self.folder}/{table.path}/{lineage.OF_TABLE}"
             self.lake.write_text(path, f"{text}\n")
         # Last: a build without it did not end.
-        said["parts"] = shared
+        said |= shared
         said["tables"] = [table.as_json() for table in ended.tables]
         text = json.dumps(said, indent=2)
         self.lake.write_text(f"{self.folder}/{lineage.OF_BUILD}", f"{text}\n")
-
-
-def _has_parts(table: Table) -> bool:
-    """True if each row belongs to a run and depends on the events of that run alone.
-
-    Checks are judged by the rules of the build.
-    """
-    return table.path not in (_SETTINGS, _QUALITY.path) and any(
-        column.name == "run" for column in table.columns
-    )

@@ -17,7 +17,8 @@ from typing import Final
 from kohort.pipeline.engines import LOCAL, SPARK
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.files import PARQUET, LocalFiles, absolute, is_local, plain
-from kohort.pipeline.lake import LEDGER, STREAMS
+from kohort.pipeline.lake import ICEBERG, LEDGER, STREAMS
+from kohort.pipeline.lake import PARQUET as FORMAT
 
 AUTO: Final = "auto"
 CHOICES: Final = (AUTO, LOCAL, SPARK)
@@ -40,6 +41,7 @@ class Work:
         reads_events: whether it reads events, and not only tables.
         option: an option of Spark's that is given; empty: none is.
         is_stream: whether it reads a topic.
+        format: the format of the lake's tables.
     """
 
     lake: str
@@ -47,6 +49,7 @@ class Work:
     reads_events: bool = True
     option: str = ""
     is_stream: bool = False
+    format: str = FORMAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,8 @@ def _only_spark(work: Work) -> str:
     """The reason why only Spark can do the work; empty: there is none."""
     if work.is_stream:
         return "only Spark reads streams"
+    if work.format == ICEBERG:
+        return "only Spark has Iceberg tables"
     if work.option:
         return f"{work.option} is an option of Spark"
     remote = next((p for p in (work.lake, *work.inputs) if not is_local(p)), None)

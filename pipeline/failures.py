@@ -252,6 +252,7 @@ _RULES: Final[Sequence[tuple[str, _Words]]] = (
     (r"Encountered error while reading file (\S+?)\.?\s", _unread),
     (r"(\S+) is not a Parquet file", _unread),
     (r"Path does not exist: (\S+?)\.?\s", _unread),
+    (r"FileNotFoundException: File (\S+) does not exist", _unread),
     (r"The specified bucket does not exist|NoSuchBucket", _store),
     (r"NoAuthWithAWSException[^\n]*|InvalidAccessKeyId[^\n]*", _store),
     (r"Parquet (?:argument )?error: ([^\n]*)", _damaged),
@@ -269,6 +270,9 @@ def named(path: str, lake: str) -> str:
     build = re.match(r"builds/([^/]+)/((?:silver|gold)/\w+)", inside)
     if build:
         return f"table {build[2]} of build {build[1]} ({path})"
+    table = re.match(r"tables/((?:silver|gold)/\w+)", inside)
+    if table:
+        return f"table {table[1]} ({path})"
     stream = re.match(r"(?:bronze/stream|checkpoints)/([^/]+)", inside)
     if stream:
         return f"stream {stream[1]} ({path})"
@@ -279,7 +283,7 @@ def named(path: str, lake: str) -> str:
 def _mended(path: str, lake: str) -> str:
     """Advice about a damaged file."""
     inside = _inside(path, lake)
-    if inside.startswith("builds/"):
+    if inside.startswith(("builds/", "tables/")):
         return "`kohort pipeline build --all` makes the tables again"
     ingest = re.match(r"bronze/files/([^/]+)", inside)
     if ingest:

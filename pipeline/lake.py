@@ -7,6 +7,7 @@
     checkpoints/<stream>/         offsets that a stream has read
     builds/<build>/               tables made of these
     current.json                  the build that readers see
+    lake.json                     the format of the tables, unless it is Parquet
 
 Spark reaches ``hdfs://`` or ``s3a://``, too.
 """
@@ -19,14 +20,21 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.pipeline.engine_lookup import engine_of
 from kohort.pipeline.engines import Engine
 from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.files import File, Footers, absolute, is_local, plain
+from kohort.pipeline.files import (
+    File,
+    Footers,
+    LocalFiles,
+    absolute,
+    is_local,
+    plain,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +44,14 @@ LEDGER: Final = "bronze/ledger"
 STREAMS: Final = "bronze/stream"
 CHECKPOINTS: Final = "checkpoints"
 BUILDS: Final = "builds"
+CURRENT: Final = "current.json"
 LOCKS: Final = "locks"
+FORMAT: Final = "lake.json"
+
+PARQUET: Final = "parquet"
+ICEBERG: Final = "iceberg"
+FORMATS: Final = (PARQUET, ICEBERG)
+"""Formats of the tables of builds."""
 
 _MARKS: Final = "*?{}[]" if os.name == "nt" else "*?{}[]\\"
 """Characters of patterns; a backslash is one too, except on Windows."""
@@ -61,6 +76,7 @@ class Lake:
         spark: the session.
         engine: its engine.
         path: the given path or URI, made absolute.
+        format: one of `FORMATS`.
     """
 
     def __init__(self, spark: SparkSession, path: str | os.PathLike[str]) -> None:
@@ -73,6 +89,8 @@ class Lake:
             )
         self.engine: Engine = engine_of(spark)
         self._files = self.engine.files(self.path)
+        said = self.read_json(FORMAT) or {}
+        self.format: str = said.get("format", PARQUET)
 
     @property
     def is_local(self) -> bool:
@@ -131,6 +149,11 @@ class Lake:
             raise LakeError(f"{self.uri(path)} is no JSON object")
         return found
 
+    def remember(self, said: Mapping[str, Any]) -> None:
+        """Writes down the format of a new lake, with what belongs to it."""
+        self.write_text(FORMAT, f"{json.dumps(said, indent=2)}\n")
+        self.format = said["format"]
+
     @contextlib.contextmanager
     def lock(self, name: str, what: str) -> Iterator[None]:
         """Holds a lock until the block ends, or the process, however that ends.
@@ -175,6 +198,17 @@ class Lake:
         """
         where = absolute(pattern)
         return self.engine.files(where).inputs(where)
+
+
+def format_of(path: str) -> str:
+    """The format of a local lake before an engine runs; of others it is unknown.
+
+    Args:
+        path: a folder or its URI; empty: a lake that does not exist yet.
+    """
+    known = path and is_local(path)
+    text = LocalFiles().read_text(f"{path}/{FORMAT}") if known else None
+    return PARQUET if text is None else str(json.loads(text)["format"])
 
 
 def pattern_of(path: str) -> str:

@@ -13,11 +13,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kohort.pipeline.files import Footers
+from kohort.pipeline.tables import Table
 
 MOST: Final = 16
 """Parts of a build: readers open each. With more, all but the largest become one."""
 COPIED: Final = "copied"
 """The folder in a build of the part with copied rows."""
+_OF_ALL_RUNS: Final = frozenset({"gold/settings", "gold/quality"})
+"""Their rows may come from a comparison with another run, or from a build's rules: no
+build takes them over."""
+
+
+def is_by_run(table: Table) -> bool:
+    """True if each row belongs to a run and depends on the events of that run alone."""
+    return table.path not in _OF_ALL_RUNS and any(
+        column.name == "run" for column in table.columns
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ from kohort.pipeline.engines import CONNECT_MODE, NO_CALL_SITES
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.failures import text_of
 from kohort.pipeline.files import absolute
+from kohort.pipeline.iceberg import EXTENSIONS, PACKAGE
+from kohort.pipeline.iceberg import settings as of_iceberg
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +103,7 @@ def session(
     conf: Mapping[str, str] = MappingProxyType({}),
     *,
     connector: bool = False,
+    iceberg: str | None = None,
     packages: Iterable[str] | None = None,
     jars: Iterable[str] = (),
     driver_memory: str | None = None,
@@ -112,8 +115,9 @@ def session(
             None: ``spark.master`` of the conf, else `LOCAL`.
         conf: Spark's own settings; they go before those that are made here.
         connector: whether topics are to be read. Starting is faster without.
-        packages: Maven coordinates of the connector, instead of `CONNECTOR`; empty:
-            it comes with the jars.
+        iceberg: path of the lake whose tables are Iceberg's; None: they are not.
+        packages: Maven coordinates instead of those of the connector and of Iceberg;
+            empty: they come with the jars.
         jars: files, or addresses, of jars.
         driver_memory: of the local Java process, as in ``4g``; with a local master all
             work is done in it. None: `DRIVER_MEMORY`.
@@ -127,12 +131,14 @@ def session(
     _find_java()
     settings = _settings(master, conf)
     settings.setdefault("spark.driver.memory", driver_memory or DRIVER_MEMORY)
+    wanted = [CONNECTOR] if connector else []
     if connector:
-        asked = [CONNECTOR] if packages is None else [*packages]
-        _add(settings, "spark.jars.packages", asked)
         _add(settings, "spark.jars.excludes", PROVIDED)
-    elif packages is not None:
-        _add(settings, "spark.jars.packages", packages)
+    if iceberg is not None:
+        wanted.append(PACKAGE)
+        settings = of_iceberg(iceberg, settings)
+        _add(settings, "spark.sql.extensions", [EXTENSIONS])
+    _add(settings, "spark.jars.packages", wanted if packages is None else packages)
     _add(settings, "spark.jars", map(absolute, _there(jars)))
     _reach(settings["spark.master"])
     spark_conf = conf_class(loadDefaults=False)

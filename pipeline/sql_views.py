@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kohort.pipeline import build as builds
 from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.lake import BUILDS
 from kohort.pipeline.tables import BY_PATH, TABLES, Table
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def register(lake: Lake, build_id: str | None = None) -> str:
         )
     said = builds.about(lake, found)
     if said is None:
-        kept = [name for name in lake.names(builds.BUILDS) if builds.about(lake, name)]
+        kept = [name for name in lake.names(BUILDS) if builds.about(lake, name)]
         there = ", ".join(reversed(kept)) or "none"
         raise PipelineError(f"there is no build {found}; there are: {there}")
     for each in said["tables"]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kohort.pipeline.engines import LOCAL, SPARK
+from kohort.pipeline.lake import FORMATS, ICEBERG, PARQUET
 
 
 def _again(events: Path, to: Path, number: int) -> str:
@@ -44,13 +45,15 @@ def _cpu_s(process: int | None) -> float:
     return used + sum(map(int, fields[13:17])) / os.sysconf("SC_CLK_TCK")
 
 
-def _written(folder: Path) -> tuple[int, int]:
-    files = [*folder.rglob("*.parquet")]
-    return len(files), sum(file.stat().st_size for file in files)
+def _stored(lake: str) -> dict[Path, int]:
+    """The sizes of the files of all tables."""
+    folders = (Path(lake) / name for name in ("builds", "tables"))
+    files = (file for folder in folders for file in folder.rglob("*.parquet"))
+    return {file: file.stat().st_size for file in files}
 
 
-def _measure(events: Path, where: Path, runs: int, engine: str) -> None:
-    from kohort.pipeline import bronze, build, local_engine, session
+def _measure(events: Path, where: Path, runs: int, engine: str, format_: str) -> None:
+    from kohort.pipeline import bronze, build, iceberg, local_engine, session
     from kohort.pipeline.lake import Lake
 
     spark: Any
@@ -58,25 +61,40 @@ def _measure(events: Path, where: Path, runs: int, engine: str) -> None:
     if engine == LOCAL:
         spark = local_engine.start()
     else:
-        spark = session.session("local[2]", driver_memory="3g")
+        place = str(where) if format_ == ICEBERG else None
+        spark = session.session("local[2]", iceberg=place, driver_memory="3g")
         java = session.process(spark)
         process = None if java is None else java.pid
 
+    def made(name: str) -> Lake:
+        path = str(where / name)
+        own = spark
+        if format_ == ICEBERG:
+            own = spark.newSession()
+            own.conf.set(
+                f"spark.sql.catalog.{iceberg.CATALOG}.warehouse", f"{path}/tables"
+            )
+        lake = Lake(own, path)
+        iceberg.settle(lake, format_)
+        return lake
+
     def built(name: str, lake: Lake, **more: Any) -> None:
+        before = _stored(lake.path)
         began, cpu = time.monotonic(), _cpu_s(process)
-        made = build.build(lake, **more)
+        new = build.build(lake, **more)
         took, used = time.monotonic() - began, _cpu_s(process) - cpu
-        files, size = _written(Path(lake.path) / build.BUILDS / made.id)
-        total = sum(table.size for table in made.tables)
+        files = [*(_stored(lake.path).items() - before.items())]
+        size = sum(size for _, size in files)
+        total = sum(table.size for table in new.tables)
         print(
-            f"| {name} | {took:.1f} | {used:.1f} | {files} | {size / 1e6:.2f}"
+            f"| {name} | {took:.1f} | {used:.1f} | {len(files)} | {size / 1e6:.2f}"
             f" | {total / 1e6:.2f} |",
             flush=True,
         )
 
     try:
         files = [_again(events, where, number) for number in range(runs + 2)]
-        warm, one, lake = (Lake(spark, where / n) for n in ("warm", "one", "lake"))
+        warm, one, lake = map(made, ("warm", "one", "lake"))
         bronze.ingest(warm, files[:1])
         build.build(warm)
         print("| build | seconds | CPU seconds | files | MB written | MB in tables |")
@@ -100,10 +118,11 @@ def main() -> None:
     parser.add_argument("events", type=Path, metavar="DIR")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--engine", choices=(LOCAL, SPARK), default=LOCAL)
+    parser.add_argument("--format", choices=FORMATS, default=PARQUET)
     wanted = parser.parse_args()
     where = Path(tempfile.mkdtemp(prefix="increments-"))
     try:
-        _measure(wanted.events, where, wanted.runs, wanted.engine)
+        _measure(wanted.events, where, wanted.runs, wanted.engine, wanted.format)
     finally:
         shutil.rmtree(where)
 

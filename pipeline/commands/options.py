@@ -11,6 +11,7 @@ import click
 from kohort.pipeline.commands.progress import Progress
 from kohort.pipeline.commands.work import Access, fail, perform
 from kohort.pipeline.engine_choice import AUTO, CHOICES
+from kohort.pipeline.lake import FORMATS
 
 if TYPE_CHECKING:
     from kohort.pipeline.quality import Rules
@@ -46,6 +47,13 @@ _ENGINE_OPTIONS = (
         " events; auto chooses.",
     ),
     click.option(
+        "--format",
+        "format_",
+        type=click.Choice(FORMATS),
+        help="Format of the tables; iceberg needs Spark.  [default: that of the lake;"
+        " parquet for a new one]",
+    ),
+    click.option(
         "--master",
         metavar="URL",
         help="Where Spark runs: local[*], local[4], spark://host:7077, yarn,"
@@ -72,8 +80,8 @@ _ENGINE_OPTIONS = (
     click.option(
         "--packages",
         metavar="COORDINATES",
-        help="Maven coordinates of the Kafka connector, in place of the one for"
-        " PySpark 4.0.0; empty: none.",
+        help="Maven coordinates, in place of those of the Kafka connector and Iceberg"
+        " for PySpark 4.0.0; empty: none.",
     ),
     click.option(
         "--jars",
@@ -113,6 +121,7 @@ def _with_engine(
         *,
         lake: str,
         engine: str,
+        format_: str | None,
         master: str | None,
         remote: str | None,
         confs: tuple[str, ...],
@@ -135,6 +144,7 @@ def _with_engine(
             remote,
             Progress(),
             is_debug,
+            format_,
         )
         perform(access, lambda: command(access, **arguments) or 0)
 

@@ -15,6 +15,7 @@ from rich.table import Table as RichTable
 from kohort.pipeline import quality
 from kohort.pipeline.bronze import Compacted, Ingested
 from kohort.pipeline.build import Build
+from kohort.pipeline.iceberg import Rewritten
 from kohort.pipeline.sql_views import view
 from kohort.pipeline.tables import TABLES
 
@@ -103,6 +104,11 @@ def name_unread(done: Ingested) -> int:
 def of_compaction(done: Compacted) -> str:
     """The result of a compaction in one line."""
     return f"stream {done.stream}: {done.before:,} files are now {done.after:,}"
+
+
+def of_rewriting(done: Rewritten) -> str:
+    """The same for a table of Iceberg."""
+    return f"table {done.table}: {done.files:,} files are now {done.made:,}"
 
 
 # -- a build

@@ -55,10 +55,12 @@ class Access:
         remote: URL of a Spark Connect server; None: none.
         progress: shows progress.
         is_debug: prints the stack of an error.
+        format: of the tables; None: that of the lake.
         stopping: set once the user wants an end.
         stopped_by: the signal that said so.
         lake: the lake, once the engine is there.
         java: the end of Spark's Java process in a sentence, if it was not ours.
+        failure: an error in a sentence, from the time in which Java knew its text.
     """
 
     lake_path: str
@@ -71,10 +73,12 @@ class Access:
     remote: str | None
     progress: Progress
     is_debug: bool = False
+    format: str | None = None
     stopping: threading.Event = field(default_factory=threading.Event)
     stopped_by: int = 0
     lake: Lake | None = None
     java: str | None = None
+    failure: str | None = None
 
     @contextlib.contextmanager
     def open(
@@ -91,11 +95,16 @@ class Access:
             inputs: the paths and patterns that are ingested.
             reads_events: whether events are read, and not only tables.
         """
-        from kohort.pipeline import engine_choice, local_engine, session
-        from kohort.pipeline.lake import Lake
+        from kohort.pipeline import engine_choice, iceberg, local_engine, session
+        from kohort.pipeline.lake import ICEBERG, Lake, format_of
 
         work = engine_choice.Work(
-            self.lake_path, inputs, reads_events, self._option(), connector
+            self.lake_path,
+            inputs,
+            reads_events,
+            self._option(),
+            connector,
+            self.format or format_of(self.lake_path),
         )
         choice = engine_choice.choose(self.engine, work)
         is_local = choice.engine == LOCAL
@@ -104,14 +113,18 @@ class Access:
             spark = (
                 local_engine.start(choice.cores)
                 if is_local
-                else self._spark(connector, choice.why)
+                else self._spark(
+                    connector, path if work.format == ICEBERG else None, choice.why
+                )
             )
             try:
                 self.progress.spark = spark
                 self.lake = Lake(spark, path)
+                iceberg.settle(self.lake, self.format)
                 self.must_go_on()
                 yield self.lake
-            except Exception:
+            except Exception as error:
+                self.failure = told(error, path)
                 code = None if is_local else session.ended(spark)
                 if code is not None:
                     memory = self.memory or session.DRIVER_MEMORY
@@ -122,7 +135,7 @@ class Access:
                 self.progress.spark = self.lake = None
                 (local_engine if is_local else session).stop(spark)
 
-    def _spark(self, connector: bool, why: str) -> SparkSession:
+    def _spark(self, connector: bool, iceberg: str | None, why: str) -> SparkSession:
         from kohort.pipeline.session import SparkProblem, connect, session
 
         if self.remote is not None:
@@ -133,6 +146,7 @@ class Access:
                 self.master,
                 self.conf,
                 connector=connector,
+                iceberg=iceberg,
                 packages=self.packages,
                 jars=self.jars,
                 driver_memory=self.memory,
@@ -276,7 +290,8 @@ def _end(access: Access, how: int | BaseException) -> NoReturn:
     if isinstance(how, BrokenPipeError):
         _mute()
         sys.exit(0)
-    fail(told(how, access.lake_path), how.code if isinstance(how, PipelineError) else 1)
+    text = access.failure or told(how, access.lake_path)
+    fail(text, how.code if isinstance(how, PipelineError) else 1)
 
 
 def told(error: BaseException, lake: str) -> str:

@@ -98,8 +98,8 @@ def spark(chosen: SparkSession) -> SparkSession:
 
 
 @pytest.fixture(scope="session")
-def chosen() -> Iterator[SparkSession]:
-    """Spark with two cores, UTC and the Kafka connector; needs Java.
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark with two cores, UTC, the Kafka connector and Iceberg; needs Java.
 
     With KOHORT_ENGINE=local it is the local engine: the tests of tables and of the
     report hold on both.
@@ -114,7 +114,11 @@ def chosen() -> Iterator[SparkSession]:
         warnings.simplefilter("ignore")
         try:
             started = session.session(
-                "local[2]", SETTINGS, connector=True, driver_memory="2g"
+                "local[2]",
+                SETTINGS,
+                connector=True,
+                iceberg=str(tmp_path_factory.mktemp("iceberg")),
+                driver_memory="2g",
             )
         except session.SparkProblem as error:
             unusable(str(error))

@@ -19,11 +19,10 @@ from tests.pipeline.kills import children
 from tests.pipeline.test_build import built
 
 from kohort.pipeline import bronze, sql_views, tables_page
-from kohort.pipeline.build import BUILDS
 from kohort.pipeline.commands import output, query
 from kohort.pipeline.commands.stream_builds import Counts
 from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.lake import Lake
+from kohort.pipeline.lake import BUILDS, Lake
 from kohort.pipeline.tables import TABLES
 
 if TYPE_CHECKING:
@@ -122,6 +121,10 @@ def test_a_lake_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
         ("run x -o nowhere/r.html", "--output nowhere/r.html: there is no folder"),
         ("run x --engine local --memory 4g", "--memory is an option of Spark"),
         ("stream --engine local", "only Spark reads streams"),
+        (
+            "run x --engine local --format iceberg",
+            "--engine local is not possible: only Spark has Iceberg tables",
+        ),
     ],
 )
 def test_mistakes_are_told_in_a_line(words: str, told: str) -> None:

@@ -116,6 +116,13 @@ LOST = (
             ),
         ),
         (
+            "FileNotFoundException: File /lake/tables/gold/hours/data/a does not exist",
+            (
+                "table gold/hours (/lake/tables/gold/hours/data/a) cannot be read: it"
+                " does not exist any more. `kohort pipeline build --all`"
+            ),
+        ),
+        (
             "FileNotFoundException: /lake/current.json (Permission denied)",
             "/lake/current.json: permission denied; give this user",
         ),
