@@ -18,7 +18,7 @@ from kohort.pipeline import bronze
 from kohort.pipeline import build as builds
 from kohort.pipeline.build import Build
 from kohort.pipeline.gold.initial_delay import DELAY
-from kohort.pipeline.lake import Lake
+from kohort.pipeline.lake import BUILDS, Lake
 from kohort.pipeline.tables import TABLES
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def test_builds_in_rounds_are_one_build_of_all(
     rounds = tables_of(lake, made)
     last = builds.build(lake)
     assert last.runs == []
-    folders = {each.path: f"{builds.BUILDS}/{last.id}/{each.path}" for each in TABLES}
+    folders = {each.path: f"{BUILDS}/{last.id}/{each.path}" for each in TABLES}
     written = [path for path in folders if lake.footers(folders[path]).files]
     assert written == ["gold/quality"]
     (parts,) = (e.parts for e in last.tables if e.path == "silver/memberships")
