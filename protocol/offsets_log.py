@@ -415,7 +415,7 @@ class CommitTemplate:
         leader_epochs: Sequence[int],
         commit_ms: int,
     ) -> bytes:
-        """Returns the framed records of a commit, for `batch_of`."""
+        """Returns the framed records of a commit, for a batch."""
         values, count = self._values.copy(), self._count
         values[1::6] = (group,) * count
         values[3::6] = offsets
@@ -459,7 +459,7 @@ def batch_of(
     if producer is not None:
         producer_id, producer_epoch = producer
         attributes |= records.TRANSACTIONAL
-    head = _COVERED(
+    fields = (
         attributes,
         count - 1,
         timestamp_ms,
@@ -469,10 +469,4 @@ def batch_of(
         -1,
         count,
     )
-    covered = head + body
-    length = records.HEADER_SIZE - records.LOG_OVERHEAD + len(body)
-    return _FRONT(0, length, -1, records.MAGIC, records.crc_of(covered)) + covered
-
-
-_COVERED = struct.Struct(">hiqqqhii").pack
-_FRONT = struct.Struct(">qiibI").pack
+    return records.sealed(0, -1, fields, body)

@@ -64,7 +64,6 @@ from kohort.broker.coordinator.appends import (
 )
 from kohort.broker.coordinator.effects import (
     Arm,
-    CommitRecords,
     Effect,
     HeartbeatResult,
     JoinResult,
@@ -72,11 +71,14 @@ from kohort.broker.coordinator.effects import (
     Reply,
     Result,
     SyncResult,
+    Who,
+    make,
     reverted,
 )
 from kohort.broker.coordinator.events import (
     Appended,
     AppendFailed,
+    Client,
     CommitInTransaction,
     CommitOffsets,
     Credited,
@@ -95,6 +97,7 @@ from kohort.broker.coordinator.events import (
     LimitGroup,
     ListGroups,
     Mute,
+    Offsets,
     ReleaseGroup,
     Sync,
     TopicsDeleted,
@@ -107,6 +110,7 @@ from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.pending import OpenTransactions
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.coordinator.state import COMPLETING_REBALANCE, EMPTY
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.errors import ErrorCode
 
@@ -315,29 +319,84 @@ class Coordinator:
         member.deadline = deadline
         return group.heartbeat_result
 
-    def prepare_commit(self, event: CommitOffsets, now: float) -> CommitRecords | None:
+    def prepare_commit(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+        wanted: Offsets,
+        now: float,
+    ) -> Group | None:
         """Checks a commit that only stores offsets, as nearly all: see `offsets`.
 
         Returns:
-            Its records: the caller writes them, and calls `finish_commit`. None if
+            The group: the caller writes the records, and calls `finish_commit`. None if
             nothing was done, and `handle` has to handle it.
         """
-        group = self.groups.get(event.group_id)
-        return offsets.prepare(self.settings, self.appends, group, event, now)
+        group = self.groups.get(group_id)
+        if (
+            group is None
+            or self.appends.waiting
+            or group.pending
+            or group.expire_ms
+            or not wanted.partitions
+            or (
+                any(wanted.metadata)
+                and offsets.without_too_long(self.settings, wanted)[0] is not wanted
+            )
+        ):
+            return None
+        member = group.members.get(member_id)
+        if member is None:
+            is_simple = generation_id < 0 and group.state is EMPTY
+            return group if is_simple else None
+        if (
+            generation_id != group.generation_id
+            or group.state is COMPLETING_REBALANCE
+            or (
+                group_instance_id is not None
+                and group_instance_id != member.group_instance_id
+            )
+        ):
+            return None
+        if not member.is_muted:
+            deadline = now + member.session_timeout
+            if deadline < member.armed:
+                return None
+            member.deadline = deadline
+        return group
 
     def finish_commit(
-        self, event: CommitOffsets, records: CommitRecords
+        self,
+        group: Group,
+        member_id: str,
+        group_instance_id: str | None,
+        client: Client,
+        wanted: Offsets,
+        commit_ms: int,
     ) -> Notice | None:
         """Stores the offsets of `prepare_commit`: the log has their records.
 
         Returns:
-            The notice for listeners. The reply is `offsets.COMMITTED`.
+            The notice for listeners.
         """
-        group = self.groups[event.group_id]
-        offsets.store(self.appends, group, records)
+        self.appends.unwritten.clear()
+        group.committed.put(
+            offsets.keys_of(wanted),
+            wanted.offsets,
+            wanted.leader_epochs,
+            wanted.metadata,
+            commit_ms,
+        )
         if not self.listening:
             return None
-        return notices.offsets_committed(group, event, records.offsets)
+        member = group.members.get(member_id)
+        if member is not None:
+            who = member.identity
+        else:
+            who = make(Who, (member_id or None, group_instance_id, client))
+        return notices.offsets_committed(group, who, wanted)
 
     def _heartbeat(self, event: Heartbeat, now: float) -> list[Effect]:
         group = self.groups.get(event.group_id)

@@ -453,15 +453,12 @@ def commanded(
 # -- offsets
 
 
-def offsets_committed(group: Group, event: CommitOffsets, offsets: Offsets) -> Notice:
+def offsets_committed(group: Group, who: Who, offsets: Offsets) -> Notice:
     """Offsets of a commit were stored."""
-    # As in `_commit`, inlined: commits take this path.
-    member = group.members.get(event.member_id)
-    who = sender(group, event) if member is None else member.identity
     fields = {"offsets": _flat(offsets)}
     rows = 1 + len(offsets.partitions)
     kind, generation = "offsets_committed", group.generation_id
-    return make(Notice, (kind, event.group_id, generation, who, fields, rows))
+    return make(Notice, (kind, group.group_id, generation, who, fields, rows))
 
 
 def offsets_committed_in_transaction(
@@ -501,7 +498,7 @@ def commit_handled(
     if codes is not None:
         stored = event.offsets.only([not code for code in codes])
     if stored:
-        notices.append(offsets_committed(group, event, stored))
+        notices.append(offsets_committed(group, sender(group, event), stored))
     return notices + _refused_in_part(group, event, codes)
 
 

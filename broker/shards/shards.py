@@ -18,10 +18,12 @@ from kohort.broker.coordinator.effects import (
     refused,
 )
 from kohort.broker.coordinator.events import (
+    Client,
     Command,
     CommitInTransaction,
     CommitOffsets,
     GroupEvent,
+    Offsets,
 )
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.settings import GroupSettings
@@ -196,6 +198,24 @@ class Shards:
             return None
         return shard.driver.coordinator.hear(  # type: ignore[union-attr]  # it is active
             group_id, generation_id, member_id, group_instance_id, self._clock.now()
+        )
+
+    def commit(
+        self,
+        node_id: int,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+        client: Client,
+        offsets: Offsets,
+    ) -> bool:
+        """Handles a commit on the short way; False: `submit` has to handle it."""
+        shard = self._of_group.get(group_id)
+        if shard is None or not shard.is_active or shard.node_id != node_id:
+            return False
+        return shard.driver.commit(  # type: ignore[union-attr]  # it is active
+            group_id, generation_id, member_id, group_instance_id, client, offsets
         )
 
     def command(self, command: Command) -> None:
