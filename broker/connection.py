@@ -541,7 +541,9 @@ class Connection(asyncio.Protocol):
             body = bytes(buffer[start + 8 : end])
             known = size, body, key_and_version, route, message
             self._repeatable = known if size <= LONGEST_REPEATABLE else _NOT_REPEATABLE
-        if self._answer_at_once(route, correlation_id, message, now):
+        if route.answer_at_once is not None and self._answer_at_once(
+            route, correlation_id, message, now
+        ):
             return
         self._current = request = Request(
             route.format,

@@ -34,7 +34,10 @@ static member is replaced (`static`), or when a loaded group has too many member
 Each event has one `Turn`, which collects its effects: appends and timers, then notices
 for listeners (`notices`), then replies. The most frequent events do without:
 heartbeats, commits, and joins and syncs that only wait (`join.only_wait`,
-`sync.only_wait`). `state` has the table of states.
+`sync.only_wait`). For these the coordinator has methods of their own, without events:
+`hear`, `prepare_commit`, `wait_to_join`, `wait_to_sync`.
+
+`state` has the table of states.
 """
 
 from __future__ import annotations
@@ -319,6 +322,56 @@ class Coordinator:
         member.deadline = deadline
         return group.heartbeat_result
 
+    def wait_to_join(
+        self, token: object, member_id: str, client: Client, like: Join, now: float
+    ) -> list[Notice] | None:
+        """Handles a join that only waits, as most of a rebalance: see `join.only_wait`.
+
+        Returns:
+            The notices; None if nothing was done, and `handle` has to handle it.
+        """
+        group = self.groups.get(like.group_id)
+        return join.only_wait(
+            self.settings,
+            self.lasting,
+            group,
+            token,
+            member_id,
+            client,
+            like,
+            now,
+            listening=self.listening,
+        )
+
+    def wait_to_sync(
+        self,
+        token: object,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+        protocol_type: str | None,
+        protocol_name: str | None,
+        *,
+        protocol_required: bool,
+    ) -> bool:
+        """Handles a sync that only waits, as most of a rebalance: see `sync.only_wait`.
+
+        Returns:
+            False if nothing was done, and `handle` has to handle it.
+        """
+        group = self.groups.get(group_id)
+        return sync.only_wait(
+            group,
+            token,
+            generation_id,
+            member_id,
+            group_instance_id,
+            protocol_type,
+            protocol_name,
+            protocol_required=protocol_required,
+        )
+
     def prepare_commit(
         self,
         group_id: str,
@@ -527,26 +580,11 @@ class Coordinator:
     # -- members
 
     def _join(self, event: Join, now: float) -> list[Effect]:
-        group = self.groups.get(event.group_id)
-        if group is not None:
-            effects = join.only_wait(
-                self.settings,
-                self.lasting,
-                group,
-                event,
-                now,
-                listening=self.listening,
-            )
-            if effects is not None:
-                return effects
         turn = self._turn(now)
         join.join(turn, self.groups, event, self._new_member_id)
         return turn.end()
 
     def _sync(self, event: Sync, now: float) -> list[Effect]:
-        group = self.groups.get(event.group_id)
-        if group is not None and sync.only_wait(group, event):
-            return []
         turn = self._turn(now)
         sync.sync(turn, self.groups, event)
         return turn.end()

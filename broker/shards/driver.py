@@ -40,6 +40,7 @@ from kohort.broker.coordinator.events import (
     Credited,
     Event,
     Expired,
+    Join,
     Offsets,
     TimerKey,
 )
@@ -192,6 +193,18 @@ class GroupDriver:
         effects = self.coordinator.handle(event, now)
         if effects:
             self._run(effects)
+
+    def wait_to_join(
+        self, token: Waiter, member_id: str, client: Client, like: Join
+    ) -> bool:
+        """Handles a join that only waits; see `Coordinator.wait_to_join`."""
+        now = self._clock.now()
+        found = self.coordinator.wait_to_join(token, member_id, client, like, now)
+        if found is None:
+            return False
+        for notice in found:
+            self._publish(notice, now)
+        return True
 
     def commit(
         self,
