@@ -272,15 +272,16 @@ class Partition:
             StorageError: it is not in the log.
         """
         config = self._config
-        length = records.HEADER_SIZE - records.LOG_OVERHEAD + len(body)
+        size = records.HEADER_SIZE + len(body)
         if (
-            length + records.LOG_OVERHEAD > config.max_message_bytes
+            size > config.max_message_bytes
             or config.message_timestamp_type == LOG_APPEND_TIME
         ):
             return False
         base_offset, last = self.log_end_offset, count - 1
         fields = 0, last, now_ms, now_ms, -1, -1, -1, count
         batch = records.sealed(base_offset, self.epochs.latest, fields, body)
+        length = size - records.LOG_OVERHEAD
         self._store(batch, length, base_offset + last, now_ms, now_ms)
         return True
 
