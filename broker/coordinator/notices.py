@@ -456,7 +456,7 @@ def commanded(
 
 def offsets_committed(group: Group, who: Who, offsets: Offsets) -> Notice:
     """Offsets of a commit were stored."""
-    fields = {"offsets": _flat(offsets)}
+    fields = {"offsets": _shown(offsets)}
     rows = 1 + len(offsets.partitions)
     kind, generation = "offsets_committed", group.generation_id
     return make(Notice, (kind, group.group_id, generation, who, fields, rows))
@@ -472,7 +472,7 @@ def offsets_committed_in_transaction(
     """A transaction was committed; its offsets count from now on."""
     if turn.listening:
         rows = [(*key, *group.offsets[key][:3], commit.log_ends[key]) for key in keys]
-        fields = {"offsets": _flat(Offsets.of(rows)), "producer_id": producer_id}
+        fields = {"offsets": _shown(Offsets.of(rows)), "producer_id": producer_id}
         _add(turn, "offsets_committed", group, commit.who, len(keys), **fields)
 
 
@@ -484,7 +484,7 @@ def commit_refused(
 ) -> Notice:
     """Offsets of a commit were refused; its group need not exist."""
     error = ErrorCode(code).name
-    fields: dict[str, object] = {"offsets": _flat(offsets), "error": error}
+    fields: dict[str, object] = {"offsets": _shown(offsets), "error": error}
     if type(event) is CommitInTransaction:
         fields["producer_id"] = event.producer_id
     return _commit("commit_refused", group, event, fields, len(offsets))
@@ -534,14 +534,9 @@ def _refused_in_part(
     return [commit_refused(group, event, refused, too_large)]
 
 
-def _flat(offsets: Offsets) -> tuple[object, ...]:
-    """The columns that events show, one after the other: see `render`.
-
-    Thousands of notices are kept, and the garbage collector would have to visit tuples
-    in a tuple.
-    """
-    numbers = offsets.partitions + offsets.offsets + offsets.log_ends
-    return offsets.topics + numbers
+def _shown(offsets: Offsets) -> tuple[Sequence[object], ...]:
+    """The columns that events show; see `render`. Metadata may be long."""
+    return offsets.topics, offsets.partitions, offsets.offsets, offsets.log_ends
 
 
 def _commit(
