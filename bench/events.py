@@ -20,7 +20,7 @@ from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import Written
 from kohort.broker.coordinator.events import (
     Client,
-    CommitOffsets,
+    Expired,
     Heartbeat,
     Join,
     Offsets,
@@ -66,6 +66,9 @@ class _Nobody:
     def answer_alike(self, _: object, value: str | bytes) -> None:
         pass
 
+    def forget(self, why: str) -> None:
+        pass
+
 
 class _Log:
     """A log that keeps nothing: encoding is part of the cost, writing is not."""
@@ -80,6 +83,10 @@ class _Log:
 
     def write(self, batch: bytes, now: float) -> None:
         pass
+
+    def write_commit(self, group_id: str, offsets: Offsets, now_ms: int) -> bool:
+        self._encoder.framed_commit(group_id, offsets, now_ms)
+        return True
 
 
 class Group:
@@ -106,6 +113,8 @@ class Group:
         self.ids = [""] * size
         for _ in range(2):
             self._join()
+            # The initial window has no length, and no timer fires here.
+            self._driver.submit(Expired(("join", "g")))
             group = self.coordinator.groups["g"]
             # The leader begins a rebalance by joining; others would not.
             self.ids = sorted(group.members, key=lambda each: each != group.leader)
@@ -116,8 +125,10 @@ class Group:
             # As decoded anew from each request.
             offers = [("range", bytes(bytearray(self._offered)))]
             client = (member_id, None, _CLIENT, 30_000, 30_000)
-            join = Join(_Nobody(), "g", *client, "consumer", offers, None, False, True)
-            self._driver.submit(join)
+            token = _Nobody()
+            join = Join(token, "g", *client, "consumer", offers, None, False, True)
+            if not self._driver.wait_to_join(token, member_id, _CLIENT, join):
+                self._driver.submit(join)
 
     def rebalance(self) -> None:
         """All members join and sync; the leader assigns all partitions."""
@@ -133,8 +144,12 @@ class Group:
             made = dealt if member_id == self.ids[0] else []
             names = ("consumer", "range", True)
             generation_id = self.coordinator.groups["g"].generation_id
-            sync = Sync(_Nobody(), "g", generation_id, member_id, None, *names, made)
-            self._driver.submit(sync)
+            who, (kind, name, required) = (generation_id, member_id, None), names
+            token = _Nobody()
+            if made or not self.coordinator.wait_to_sync(
+                token, "g", *who, kind, name, protocol_required=required
+            ):
+                self._driver.submit(Sync(token, "g", *who, *names, made))
         assert self.coordinator.groups["g"].state == "Stable"
 
     def heartbeat(self) -> None:
@@ -151,7 +166,7 @@ class Group:
             rows = [("orders", p, 5, -1, "", 5) for p in range(PARTITIONS)]
             offsets = Offsets.of(rows)
             member = (generation_id, member_id, None, _CLIENT)
-            self._driver.submit(CommitOffsets(_Nobody(), "g", *member, False, offsets))
+            assert self._driver.commit("g", *member, offsets)
 
 
 def cost_us(act: Callable[[], None], members: int) -> float:

@@ -37,6 +37,7 @@ from kohort.broker.dispatch import (
     ROUTES,
     BodyError,
     Route,
+    RouteInPieces,
     UnknownApiError,
     versions_refusal,
 )
@@ -479,19 +480,27 @@ class Connection(asyncio.Protocol):
         """
         _, name_and_body, key_and_version, route, message = self._repeatable
         found, correlation_id = _KEY_AND_ID(buffer, start)
-        node = self.node
-        if (
-            found != key_and_version
-            or buffer[start + 8 : end] != name_and_body
-            or node.cluster.quotas.is_used
-        ):
+        if found != key_and_version or buffer[start + 8 : end] != name_and_body:
             return False
-        form = route.format
-        body = route.answer_at_once(node, form.version, message)
+        return self._answer_at_once(route, correlation_id, message, now)
+
+    def _answer_at_once(
+        self,
+        route: Route | RouteInPieces,
+        correlation_id: int,
+        message: Any,
+        now: float,
+    ) -> bool:
+        """Answers a request without a `Request`, if that is possible."""
+        node, form = self.node, route.format
+        if route.answer_at_once is None or node.cluster.quotas.is_used:
+            return False
+        body = route.answer_at_once(node, self._client[1], form.version, message)
         if body is None:
             return False
         if node.counters is not None:
-            node.counters.answered(form.api, form.version, now, body)
+            counted = body if route.repeats else None
+            node.counters.answered(form.api, form.version, now, counted)
         answer = form.framed(correlation_id, body)
         self._out.append(answer)
         self._out_size += len(answer)
@@ -515,9 +524,8 @@ class Connection(asyncio.Protocol):
             self._refuse_version(error, correlation_id)
             return
         route = found.in_pieces if size >= IN_PIECES_FROM else found
-        begin = position = start + _HEAD_SIZE
-        if id_size > 0:
-            position += id_size
+        begin = start + _HEAD_SIZE
+        position = begin + id_size if id_size > 0 else begin
         if buffer[begin:position] != self._client[0]:
             raw = bytes(buffer[begin:position])
             client_id = raw.decode("utf-8", "replace")
@@ -529,9 +537,14 @@ class Connection(asyncio.Protocol):
         message, position = route.decode(buffer, position, end)
         if position > end:
             raise WireError(f"{position - end} bytes too short")
-        if route.answer_at_once is not None and size <= LONGEST_REPEATABLE:
+        if route.repeats:
             body = bytes(buffer[start + 8 : end])
-            self._repeatable = size, body, key_and_version, route, message
+            known = size, body, key_and_version, route, message
+            self._repeatable = known if size <= LONGEST_REPEATABLE else _NOT_REPEATABLE
+        if route.answer_at_once is not None and self._answer_at_once(
+            route, correlation_id, message, now
+        ):
+            return
         self._current = request = Request(
             route.format,
             route.respond,

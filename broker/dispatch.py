@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kohort.broker.cluster.cluster import Node
+from kohort.broker.coordinator.events import Client
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request, ResponseFormat
 from kohort.protocol import registry
@@ -88,8 +89,11 @@ class Route:
         handle: the handler; takes the `Request`. Returns work that continues in later
             turns of the event loop, or None.
         respond: for group APIs, converts a coordinator's result to the response.
-        answer_at_once: returns the body of the response, or None if `handle` has to
-            handle the request. None for APIs without this short way.
+        answer_at_once: takes the node, the sender, the version and the message;
+            returns the body of the response, or None if `handle` has to handle the
+            request. None for APIs without this short way.
+        repeats: whether a request that equals the one before is answered in this way
+            without being decoded. If not, responses of this way have no error.
         format: the encoding of responses.
         in_pieces: the route of requests that may take long to decode.
     """
@@ -101,6 +105,7 @@ class Route:
         "format",
         "handle",
         "in_pieces",
+        "repeats",
         "respond",
     )
 
@@ -112,8 +117,10 @@ class Route:
         self.respond: Callable[[Request, Any], None] = (
             module.respond if api.key in WITH_RESPOND else Request.reply
         )
-        self.answer_at_once: Callable[[Node, int, Any], bytes | None] | None
-        self.answer_at_once = getattr(module, "answer_at_once", None)
+        self.answer_at_once: Callable[[Node, Client, int, Any], bytes | None] | None = (
+            getattr(module, "answer_at_once", None)
+        )
+        self.repeats: bool = getattr(module, "REPEATS", False)
         template = getattr(module, "template", None)
         self.format = ResponseFormat(api, version, template)
         self.in_pieces = RouteInPieces(self, api.request(version))
@@ -127,6 +134,7 @@ class RouteInPieces:
 
     __slots__ = ("_codec", "_route", "flexible", "format", "respond")
     answer_at_once = None
+    repeats = False
 
     def __init__(self, route: Route, codec: Codec) -> None:
         self._route = route

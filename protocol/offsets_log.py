@@ -212,8 +212,8 @@ MemberRow = tuple[str, str | None, str, str, int, int, bytes, bytes]
 def encode_group(value: GroupMetadataValue, members: Sequence[MemberRow]) -> bytes:
     """Encodes the value of a group, version first, with the rows of its members.
 
-    Faster than `encode_value`: most rows have the client and the timeouts of the one
-    before.
+    Faster than `encode_value`: most rows have the client, the timeouts and the
+    subscription of the one before.
 
     Args:
         value: the group without members.
@@ -228,20 +228,16 @@ def encode_group(value: GroupMetadataValue, members: Sequence[MemberRow]) -> byt
     latest, middle = None, b""
     pack_size, pack_length = _VERSION.pack, _INT32.pack
     for row in members:
-        subscription, assignment = row[6:]
-        client = row[1:6]
-        if client != latest:
-            latest = client
-            # Without the sizes of the id, the subscription and the assignment.
-            middle = _encoded(row_codec, MemberMetadata("", *client))[2:-8]
-        name = row[0].encode()
+        member_id, alike, assignment = row[0].encode(), row[1:7], row[7]
+        if alike != latest:
+            latest = alike
+            # Without the sizes of the id and the assignment.
+            middle = _encoded(row_codec, MemberMetadata("", *alike))[2:-4]
         try:
-            size = pack_size(len(name))
+            size = pack_size(len(member_id))
         except struct.error:
-            raise WireError(f"member id of {len(name)} bytes") from None
-        length = pack_length(len(subscription))
-        parts += size, name, middle, length, subscription
-        parts += pack_length(len(assignment)), assignment
+            raise WireError(f"member id of {len(member_id)} bytes") from None
+        parts += size, member_id, middle, pack_length(len(assignment)), assignment
     return b"".join(parts)
 
 
@@ -381,7 +377,7 @@ class CommitTemplate:
         self._count = len(partitions)
         self.topic_ids = {topic: topic_ids.get(topic) for topic in topics}
         # By record: the bytes before the group's id, the group, the bytes before the
-        # offset, offset, leader epoch, `_PLAIN_END`.
+        # offset, offset, `_PLAIN_END`.
         self._values: list[bytes | int] = []
         form = [">"]
         last, end = None, b""
@@ -401,8 +397,8 @@ class CommitTemplate:
             start = b"\0\0" + varint(place) + key_size
             before = end + varint(len(start) + rest) + start + front
             after = name + _INT32.pack(partition) + middle
-            self._values += before, b"", after, 0, 0, b""
-            form.append(f"{len(before)}s{group_size}s{len(after)}sqi{_PLAIN_END.size}s")
+            self._values += before, b"", after, 0, b""
+            form.append(f"{len(before)}s{group_size}s{len(after)}sq{_PLAIN_END.size}s")
             end = tail
         self._values.append(end)
         form.append(f"{len(end)}s")
@@ -415,19 +411,24 @@ class CommitTemplate:
         leader_epochs: Sequence[int],
         commit_ms: int,
     ) -> bytes:
-        """Returns the framed records of a commit, for `batch_of`."""
-        values, count = self._values.copy(), self._count
-        values[1::6] = (group,) * count
-        values[3::6] = offsets
-        values[4::6] = leader_epochs
-        values[5::6] = (_PLAIN_END.pack(1, commit_ms),) * count
+        """Returns the framed records of a commit, for a batch."""
+        values, count, epoch = self._values.copy(), self._count, leader_epochs[0]
+        values[1::5] = (group,) * count
+        values[3::5] = offsets
+        if leader_epochs.count(epoch) == count:
+            values[4::5] = (_PLAIN_END.pack(epoch, 1, commit_ms),) * count
+        else:
+            values[4::5] = [
+                _PLAIN_END.pack(each, 1, commit_ms) for each in leader_epochs
+            ]
         return self._pack(*values)
 
 
 _PLAIN_VERSION = _VERSION.pack(OFFSET_COMMIT_VALUE)
-_PLAIN_END = struct.Struct(">Bq")
-"""The size of the metadata, plus 1 as in all compact strings, and the commit time."""
-_PLAIN_SIZE = 2 + struct.calcsize(">qi") + _PLAIN_END.size
+_PLAIN_END = struct.Struct(">iBq")
+"""Leader epoch, the size of the metadata, plus 1 as in all compact strings, and the
+commit time."""
+_PLAIN_SIZE = 2 + struct.calcsize(">q") + _PLAIN_END.size
 """Bytes of a value without metadata and without its tagged fields."""
 
 
@@ -459,7 +460,7 @@ def batch_of(
     if producer is not None:
         producer_id, producer_epoch = producer
         attributes |= records.TRANSACTIONAL
-    head = _COVERED(
+    fields = (
         attributes,
         count - 1,
         timestamp_ms,
@@ -469,10 +470,4 @@ def batch_of(
         -1,
         count,
     )
-    covered = head + body
-    length = records.HEADER_SIZE - records.LOG_OVERHEAD + len(body)
-    return _FRONT(0, length, -1, records.MAGIC, records.crc_of(covered)) + covered
-
-
-_COVERED = struct.Struct(">hiqqqhii").pack
-_FRONT = struct.Struct(">qiibI").pack
+    return records.sealed(0, -1, fields, body)

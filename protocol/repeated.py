@@ -3,17 +3,17 @@
 Consumers commit the same partitions every time. So for each member the decoder keeps a
 layout: the bytes around the generation and the offsets, which stay the same, and what
 they are decoded to. A commit with the same bytes there needs one `unpack`, which reads
-its generation and its offsets. Others, and the first two of a member, are decoded field
-by field.
+its generation and its offsets: its topics are `RepeatedTopics`. Others, and the first
+two of a member, are decoded field by field.
 """
 
 from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, overload
 
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,
@@ -37,26 +37,76 @@ _Key = tuple[int, bytes, bytes]
 member."""
 
 
-class _Topic(NamedTuple):
-    """A topic of a layout."""
+class Layout:
+    """A commit without its generation and its offsets.
 
-    name: str
-    topic_id: bytes
-    partitions: tuple[int, ...]
-    leader_epochs: tuple[int, ...]
-    metadata: tuple[str | None, ...]
+    Attributes:
+        unpack: reads constant bytes and numbers, in turns.
+        constants: the constant bytes.
+        message: a commit with them.
+        kept: for the reader of commits: a value made of the constants, or None.
+    """
+
+    __slots__ = ("constants", "kept", "message", "unpack")
+
+    def __init__(
+        self,
+        unpack: Callable[..., tuple[Any, ...]],
+        constants: tuple[bytes, ...],
+        message: OffsetCommitRequest,
+    ) -> None:
+        self.unpack = unpack
+        self.constants = constants
+        self.message = message
+        self.kept: Any = None
 
 
-class _Layout(NamedTuple):
-    """A commit without its generation and its offsets."""
+class RepeatedTopics(Sequence[OffsetCommitRequestTopic]):
+    """The topics of a repeated commit; each is made when it is read.
 
-    unpack: Callable[..., tuple[Any, ...]]
-    """Reads constant bytes and numbers, in turns."""
-    constants: tuple[bytes, ...]
-    group_id: str
-    member_id: str
-    group_instance_id: str | None
-    topics: tuple[_Topic, ...]
+    Attributes:
+        layout: the commit without its offsets.
+        offsets: the offsets of all partitions, in order.
+    """
+
+    __slots__ = ("layout", "offsets")
+    __hash__ = None  # type: ignore[assignment]  # like a list
+
+    def __init__(self, layout: Layout, offsets: tuple[int, ...]) -> None:
+        self.layout = layout
+        self.offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self.layout.message.topics)
+
+    def __iter__(self) -> Iterator[OffsetCommitRequestTopic]:
+        offsets = self.offsets
+        for topic in self.layout.message.topics:
+            partitions, _, epochs, metadata = columns_of(topic.partitions, _FIELDS)
+            count = len(partitions)
+            columns = partitions, offsets[:count], epochs, metadata
+            rows = Columns(OffsetCommitRequestPartition, columns)
+            yield OffsetCommitRequestTopic(topic.name, topic.topic_id, rows)
+            offsets = offsets[count:]
+
+    @overload
+    def __getitem__(self, index: int) -> OffsetCommitRequestTopic: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[OffsetCommitRequestTopic]: ...
+
+    def __getitem__(
+        self, index: int | slice
+    ) -> OffsetCommitRequestTopic | list[OffsetCommitRequestTopic]:
+        return [*self][index]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return [*self] == [*other]
+
+    def __repr__(self) -> str:
+        return repr([*self])
 
 
 _SEEN, _CHANGES = "seen once", "has other constants each time"
@@ -72,7 +122,7 @@ class CommitDecoder:
     def __init__(self, api: Api, version: int) -> None:
         self._codec = api.request(version)
         self._decode = self._codec.decode_unchecked
-        self._layouts: RowCache[_Key, _Layout | str] = RowCache()
+        self._layouts: RowCache[_Key, Layout | str] = RowCache()
 
     def decode(self, buffer: Source, position: int, end: int) -> tuple[Any, int]:
         """Decodes a request; returns it, and the position behind it."""
@@ -87,10 +137,19 @@ class CommitDecoder:
             stop += buffer[stop]
         key = size, buffer[position:at], buffer[at + 4 : stop]
         known = self._layouts.get(key)
-        if type(known) is _Layout:
+        if type(known) is Layout:
             values = known.unpack(buffer, position)
             if values[::2] == known.constants:
-                return _filled(known, values[1], values[3::2]), end
+                of = known.message
+                message = OffsetCommitRequest(
+                    of.group_id,
+                    values[1],
+                    of.member_id,
+                    of.group_instance_id,
+                    -1,  # no version with a retention time is flexible
+                    RepeatedTopics(known, values[3::2]),
+                )
+                return message, end
             self._layouts.keep(key, _CHANGES, 1)
         message, last = self._decode(buffer, position, end)
         if last == end:
@@ -103,7 +162,7 @@ class CommitDecoder:
     def _learn(self, key: _Key, body: bytes, message: OffsetCommitRequest) -> None:
         """Keeps the layout of a commit, unless its encoding is an unusual one."""
         encode = self._codec.encode
-        known: _Layout | str = _CHANGES
+        known: Layout | str = _CHANGES
         if encode(message) == body:
             zeros, ones = (encode(_with_numbers(message, each)) for each in (0, -1))
             known = _layout(body, message, zeros, ones)
@@ -124,7 +183,7 @@ def _with_numbers(message: OffsetCommitRequest, number: int) -> OffsetCommitRequ
 
 def _layout(
     body: bytes, message: OffsetCommitRequest, zeros: bytes, ones: bytes
-) -> _Layout:
+) -> Layout:
     """The layout of a body.
 
     Args:
@@ -142,34 +201,10 @@ def _layout(
         position = start + struct.calcsize(f">{kind}")
     form.append(f"{len(body) - position}s")
     constants.append(body[position:])
-    return _Layout(
-        _struct_of("".join(form)).unpack_from,
-        tuple(constants),
-        message.group_id,
-        message.member_id,
-        message.group_instance_id,
-        (*_topics(message),),
-    )
-
-
-def _topics(message: OffsetCommitRequest) -> Iterator[_Topic]:
+    topics = []
     for topic in message.topics:
         columns = columns_of(topic.partitions, _FIELDS)
-        partitions, _, epochs, metadata = columns
-        yield _Topic(topic.name, topic.topic_id, partitions, epochs, metadata)
-
-
-def _filled(
-    layout: _Layout, generation: int, offsets: tuple[int, ...]
-) -> OffsetCommitRequest:
-    """The commit of a layout with these numbers."""
-    _, _, group_id, member_id, instance_id, known = layout
-    topics: list[OffsetCommitRequestTopic] = []
-    for name, topic_id, partitions, epochs, metadata in known:
-        count = len(partitions)
-        columns = partitions, offsets[:count], epochs, metadata
         rows = Columns(OffsetCommitRequestPartition, columns)
-        topics.append(OffsetCommitRequestTopic(name, topic_id, rows))
-        offsets = offsets[count:]
-    # No version with a retention time is flexible.
-    return OffsetCommitRequest(group_id, generation, member_id, instance_id, -1, topics)
+        topics.append(replace(topic, partitions=rows))
+    unpack = _struct_of("".join(form)).unpack_from
+    return Layout(unpack, tuple(constants), replace(message, topics=topics))

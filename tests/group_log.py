@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kohort.broker.coordinator.effects import Written
+from kohort.broker.coordinator.events import Offsets
 from kohort.broker.log.store import StorageError
 from kohort.broker.shards.group_records import Encoder
 
@@ -32,3 +33,11 @@ class NoLog:
         if self.is_full:
             raise StorageError("the disk is full")
         self.written += 1
+
+    def write_commit(self, group_id: str, offsets: Offsets, now_ms: int) -> bool:
+        """The same for a commit."""
+        batch = Encoder().framed_commit(group_id, offsets, now_ms)
+        if len(batch) > self.largest:
+            return False
+        self.write(batch, now_ms / 1000)
+        return True

@@ -117,8 +117,8 @@ class EventsTopic:
         if not self._newcomers:
             self._has_no_newcomers.set()
         if notice.kind in _COMMITS:
-            # Names of topics and, behind them, numbers.
-            is_reader = EVENTS_TOPIC in notice.fields["offsets"]
+            # The first column has the names of topics.
+            is_reader = EVENTS_TOPIC in notice.fields["offsets"][0]
         elif notice.kind == "group_loaded":
             is_reader = _reads(self._group(notice.group_id))
         else:

@@ -34,7 +34,10 @@ static member is replaced (`static`), or when a loaded group has too many member
 Each event has one `Turn`, which collects its effects: appends and timers, then notices
 for listeners (`notices`), then replies. The most frequent events do without:
 heartbeats, commits, and joins and syncs that only wait (`join.only_wait`,
-`sync.only_wait`). `state` has the table of states.
+`sync.only_wait`). For these the coordinator has methods of their own, without events:
+`hear`, `prepare_commit`, `wait_to_join`, `wait_to_sync`.
+
+`state` has the table of states.
 """
 
 from __future__ import annotations
@@ -64,7 +67,6 @@ from kohort.broker.coordinator.appends import (
 )
 from kohort.broker.coordinator.effects import (
     Arm,
-    CommitRecords,
     Effect,
     HeartbeatResult,
     JoinResult,
@@ -72,11 +74,14 @@ from kohort.broker.coordinator.effects import (
     Reply,
     Result,
     SyncResult,
+    Who,
+    make,
     reverted,
 )
 from kohort.broker.coordinator.events import (
     Appended,
     AppendFailed,
+    Client,
     CommitInTransaction,
     CommitOffsets,
     Credited,
@@ -95,6 +100,7 @@ from kohort.broker.coordinator.events import (
     LimitGroup,
     ListGroups,
     Mute,
+    Offsets,
     ReleaseGroup,
     Sync,
     TopicsDeleted,
@@ -107,6 +113,7 @@ from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.pending import OpenTransactions
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.coordinator.state import COMPLETING_REBALANCE, EMPTY
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.errors import ErrorCode
 
@@ -315,29 +322,134 @@ class Coordinator:
         member.deadline = deadline
         return group.heartbeat_result
 
-    def prepare_commit(self, event: CommitOffsets, now: float) -> CommitRecords | None:
+    def wait_to_join(
+        self, token: object, member_id: str, client: Client, like: Join, now: float
+    ) -> list[Notice] | None:
+        """Handles a join that only waits, as most of a rebalance: see `join.only_wait`.
+
+        Returns:
+            The notices; None if nothing was done, and `handle` has to handle it.
+        """
+        group = self.groups.get(like.group_id)
+        return join.only_wait(
+            self.settings,
+            self.lasting,
+            group,
+            token,
+            member_id,
+            client,
+            like,
+            now,
+            listening=self.listening,
+        )
+
+    def wait_to_sync(
+        self,
+        token: object,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+        protocol_type: str | None,
+        protocol_name: str | None,
+        *,
+        protocol_required: bool,
+    ) -> bool:
+        """Handles a sync that only waits, as most of a rebalance: see `sync.only_wait`.
+
+        Returns:
+            False if nothing was done, and `handle` has to handle it.
+        """
+        group = self.groups.get(group_id)
+        return sync.only_wait(
+            group,
+            token,
+            generation_id,
+            member_id,
+            group_instance_id,
+            protocol_type,
+            protocol_name,
+            protocol_required=protocol_required,
+        )
+
+    def prepare_commit(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+        wanted: Offsets,
+        now: float,
+    ) -> Group | None:
         """Checks a commit that only stores offsets, as nearly all: see `offsets`.
 
         Returns:
-            Its records: the caller writes them, and calls `finish_commit`. None if
+            The group: the caller writes the records, and calls `finish_commit`. None if
             nothing was done, and `handle` has to handle it.
         """
-        group = self.groups.get(event.group_id)
-        return offsets.prepare(self.settings, self.appends, group, event, now)
+        group = self.groups.get(group_id)
+        if (
+            group is None
+            or self.appends.waiting
+            or group.pending
+            or group.expire_ms
+            or not wanted.partitions
+            or (
+                any(wanted.metadata)
+                and offsets.without_too_long(self.settings, wanted)[0] is not wanted
+            )
+        ):
+            return None
+        member = group.members.get(member_id)
+        if member is None:
+            is_simple = generation_id < 0 and group.state is EMPTY
+            return group if is_simple else None
+        if (
+            generation_id != group.generation_id
+            or group.state is COMPLETING_REBALANCE
+            or (
+                group_instance_id is not None
+                and group_instance_id != member.group_instance_id
+            )
+        ):
+            return None
+        if not member.is_muted:
+            deadline = now + member.session_timeout
+            if deadline < member.armed:
+                return None
+            member.deadline = deadline
+        return group
 
     def finish_commit(
-        self, event: CommitOffsets, records: CommitRecords
+        self,
+        group: Group,
+        member_id: str,
+        group_instance_id: str | None,
+        client: Client,
+        wanted: Offsets,
+        commit_ms: int,
     ) -> Notice | None:
         """Stores the offsets of `prepare_commit`: the log has their records.
 
         Returns:
-            The notice for listeners. The reply is `offsets.COMMITTED`.
+            The notice for listeners.
         """
-        group = self.groups[event.group_id]
-        offsets.store(self.appends, group, records)
+        self.appends.unwritten.clear()
+        group.committed.put(
+            offsets.keys_of(wanted),
+            wanted.offsets,
+            wanted.leader_epochs,
+            wanted.metadata,
+            commit_ms,
+        )
         if not self.listening:
             return None
-        return notices.offsets_committed(group, event, records.offsets)
+        member = group.members.get(member_id)
+        if member is not None:
+            who = member.identity
+        else:
+            who = make(Who, (member_id or None, group_instance_id, client))
+        return notices.offsets_committed(group, who, wanted)
 
     def _heartbeat(self, event: Heartbeat, now: float) -> list[Effect]:
         group = self.groups.get(event.group_id)
@@ -468,26 +580,11 @@ class Coordinator:
     # -- members
 
     def _join(self, event: Join, now: float) -> list[Effect]:
-        group = self.groups.get(event.group_id)
-        if group is not None:
-            effects = join.only_wait(
-                self.settings,
-                self.lasting,
-                group,
-                event,
-                now,
-                listening=self.listening,
-            )
-            if effects is not None:
-                return effects
         turn = self._turn(now)
         join.join(turn, self.groups, event, self._new_member_id)
         return turn.end()
 
     def _sync(self, event: Sync, now: float) -> list[Effect]:
-        group = self.groups.get(event.group_id)
-        if group is not None and sync.only_wait(group, event):
-            return []
         turn = self._turn(now)
         sync.sync(turn, self.groups, event)
         return turn.end()

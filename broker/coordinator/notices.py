@@ -108,19 +108,20 @@ def member_joined(
 def joined(group: Group, member: Member, event: Join, cause: str) -> Notice:
     """A JoinGroup was accepted."""
     protocols = member.protocols
-    # Five fields at most: a dict of six is twice as large.
-    fields: dict[str, object] = {
-        "cause": cause,
-        "reason": event.reason,
-        "timeouts_ms": (event.session_timeout_ms, event.rebalance_timeout_ms),
-        "protocol_type": event.protocol_type,
-        "protocols": protocols,
-    }
-    if fields == group.join_fields:
-        # One object for all members that join alike: it is kept for readers.
-        fields = group.join_fields
-    else:
-        group.join_fields = fields
+    latest, latest_cause, fields = group.join_fields
+    if event is not latest or cause is not latest_cause:
+        # Five fields at most: a dict of six is twice as large.
+        made: dict[str, object] = {
+            "cause": cause,
+            "reason": event.reason,
+            "timeouts_ms": (event.session_timeout_ms, event.rebalance_timeout_ms),
+            "protocol_type": event.protocol_type,
+            "protocols": protocols,
+        }
+        if made != fields:
+            # Else one object for all members that join alike: it is kept for readers.
+            fields = made
+        group.join_fields = event, cause, fields
     notice = (
         "member_joined",
         group.group_id,
@@ -453,15 +454,12 @@ def commanded(
 # -- offsets
 
 
-def offsets_committed(group: Group, event: CommitOffsets, offsets: Offsets) -> Notice:
+def offsets_committed(group: Group, who: Who, offsets: Offsets) -> Notice:
     """Offsets of a commit were stored."""
-    # As in `_commit`, inlined: commits take this path.
-    member = group.members.get(event.member_id)
-    who = sender(group, event) if member is None else member.identity
-    fields = {"offsets": _flat(offsets)}
+    fields = {"offsets": _shown(offsets)}
     rows = 1 + len(offsets.partitions)
     kind, generation = "offsets_committed", group.generation_id
-    return make(Notice, (kind, event.group_id, generation, who, fields, rows))
+    return make(Notice, (kind, group.group_id, generation, who, fields, rows))
 
 
 def offsets_committed_in_transaction(
@@ -474,7 +472,7 @@ def offsets_committed_in_transaction(
     """A transaction was committed; its offsets count from now on."""
     if turn.listening:
         rows = [(*key, *group.offsets[key][:3], commit.log_ends[key]) for key in keys]
-        fields = {"offsets": _flat(Offsets.of(rows)), "producer_id": producer_id}
+        fields = {"offsets": _shown(Offsets.of(rows)), "producer_id": producer_id}
         _add(turn, "offsets_committed", group, commit.who, len(keys), **fields)
 
 
@@ -486,7 +484,7 @@ def commit_refused(
 ) -> Notice:
     """Offsets of a commit were refused; its group need not exist."""
     error = ErrorCode(code).name
-    fields: dict[str, object] = {"offsets": _flat(offsets), "error": error}
+    fields: dict[str, object] = {"offsets": _shown(offsets), "error": error}
     if type(event) is CommitInTransaction:
         fields["producer_id"] = event.producer_id
     return _commit("commit_refused", group, event, fields, len(offsets))
@@ -501,7 +499,7 @@ def commit_handled(
     if codes is not None:
         stored = event.offsets.only([not code for code in codes])
     if stored:
-        notices.append(offsets_committed(group, event, stored))
+        notices.append(offsets_committed(group, sender(group, event), stored))
     return notices + _refused_in_part(group, event, codes)
 
 
@@ -536,14 +534,9 @@ def _refused_in_part(
     return [commit_refused(group, event, refused, too_large)]
 
 
-def _flat(offsets: Offsets) -> tuple[object, ...]:
-    """The columns that events show, one after the other: see `render`.
-
-    Thousands of notices are kept, and the garbage collector would have to visit tuples
-    in a tuple.
-    """
-    numbers = offsets.partitions + offsets.offsets + offsets.log_ends
-    return offsets.topics + numbers
+def _shown(offsets: Offsets) -> tuple[Sequence[object], ...]:
+    """The columns that events show; see `render`. Metadata may be long."""
+    return offsets.topics, offsets.partitions, offsets.offsets, offsets.log_ends
 
 
 def _commit(

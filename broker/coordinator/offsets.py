@@ -63,60 +63,10 @@ _REFUSED = {int(code): CommitResult(int(code)) for code in ErrorCode}
 # -- commit: on the hot path, so without a Turn
 #
 # Nearly all commits change nothing but offsets that are in the log already, and are
-# written at once. `prepare` checks such a commit, the driver writes its records, and
-# `store` changes the group: there is nothing to undo, and nothing waits. `commit` does
-# the rest: it changes the group first, and its reply waits for the records.
-
-
-def prepare(
-    settings: GroupSettings,
-    appends: Appends,
-    group: Group | None,
-    event: CommitOffsets,
-    now: float,
-) -> CommitRecords | None:
-    """Checks a commit of a group's offsets, if nothing else depends on it.
-
-    Returns:
-        Its records, for `store` when they are in the log; None if nothing was done, and
-        `commit` has to handle it.
-    """
-    wanted = event.offsets
-    if (
-        group is None
-        or appends.waiting
-        or group.pending
-        or group.expire_ms
-        or event.retention_ms != -1
-        or not wanted.partitions
-        or _validate(group, event)
-    ):
-        return None
-    has_texts = any(wanted.metadata)
-    if has_texts and without_too_long(settings, wanted)[0] is not wanted:
-        return None
-    if group.state is not EMPTY:
-        member = group.members[event.member_id]
-        if not member.is_muted:
-            deadline = now + member.session_timeout
-            if deadline < member.armed:
-                return None
-            member.deadline = deadline
-    now_ms = int(now * 1000)
-    return CommitRecords(group.group_id, wanted, now_ms, -1, is_plain=not has_texts)
-
-
-def store(appends: Appends, group: Group, records: CommitRecords) -> None:
-    """Stores the offsets of `prepare`, whose records are in the log."""
-    appends.unwritten.clear()
-    wanted = records.offsets
-    group.committed.put(
-        keys_of(wanted),
-        wanted.offsets,
-        wanted.leader_epochs,
-        wanted.metadata,
-        records.commit_ms,
-    )
+# written at once. `Coordinator.prepare_commit` checks such a commit, the driver writes
+# its records, and `Coordinator.finish_commit` changes the group: there is nothing to
+# undo, and nothing waits. `commit` does the rest: it changes the group first, and its
+# reply waits for the records.
 
 
 def commit(
@@ -179,7 +129,8 @@ def _told(
     """Returns the notices of a commit."""
     if is_new or result.codes is not None:
         return [*notices.commit_handled(group, event, result.codes, is_new=is_new)]
-    return [notices.offsets_committed(group, event, event.offsets)]
+    who = notices.sender(group, event)
+    return [notices.offsets_committed(group, who, event.offsets)]
 
 
 def _validate(group: Group | None, event: CommitOffsets) -> int:

@@ -31,33 +31,41 @@ from kohort.protocol.errors import ErrorCode
 _ERRORS = {int(code): SyncResult(int(code)) for code in ErrorCode}
 
 
-def only_wait(group: Group, event: Sync) -> bool:
+def only_wait(
+    group: Group | None,
+    token: object,
+    generation_id: int,
+    member_id: str,
+    group_instance_id: str | None,
+    protocol_type: str | None,
+    protocol_name: str | None,
+    *,
+    protocol_required: bool,
+) -> bool:
     """Lets a sync wait if that is all it does, and returns whether it does.
 
     That of a follower, while another member's is still to come. All other syncs are
     left to `sync`; these would do the same there, with more calls.
     """
-    member_id = event.member_id
-    member = group.members.get(member_id)
     if (
-        group.state is COMPLETING_REBALANCE
-        and member is not None
+        group is not None
+        and group.state is COMPLETING_REBALANCE
+        and (member := group.members.get(member_id)) is not None
         and member.sync_token is None
         and not member.is_muted
         and member_id != group.leader
         and len(group.pending_sync) > 1
+        and generation_id == group.generation_id
+        and (group_instance_id is None or group_instance_id == member.group_instance_id)
         and (
-            # A dynamic member that names the protocol: this is cheaper than the rest.
             (
-                event.generation_id == group.generation_id
-                and event.group_instance_id is None
-                and event.protocol_name == group.protocol_name
-                and event.protocol_type == group.protocol_type
+                protocol_name == group.protocol_name
+                and protocol_type == group.protocol_type
             )
-            or not _validate(group, event)
+            or (not protocol_required and protocol_name is protocol_type is None)
         )
     ):
-        member.sync_token = event.token
+        member.sync_token = token
         group.pending_sync.discard(member_id)
         return True
     return False

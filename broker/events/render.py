@@ -93,16 +93,13 @@ def _partitions_changed(fields: Fields, _: float) -> Fields:
 
 
 def _committed(fields: Fields, _: float) -> Fields:
-    """Raw: the ``offsets``, four columns one after the other.
+    """Raw: the ``offsets`` as four columns.
 
     Also ``producer_id`` if they belong to a transaction.
     """
-    flat = fields["offsets"]
-    count = len(flat) // 4
-    columns = (flat[i * count : (i + 1) * count] for i in range(4))
     offsets = [
         {"topic": topic, "partition": partition, "offset": offset, "end_offset": end}
-        for topic, partition, offset, end in zip(*columns, strict=True)
+        for topic, partition, offset, end in zip(*fields["offsets"], strict=True)
     ]
     return {"producer_id": None, **fields, "offsets": offsets}
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from itertools import chain
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
+from kohort.broker.cluster.cluster import Node
 from kohort.broker.coordinator.effects import CommitResult
 from kohort.broker.coordinator.events import (
     NO_OFFSETS,
+    Client,
     CommitOffsets,
     OffsetRow,
     Offsets,
 )
-from kohort.broker.coordinator.offsets import is_too_long
+from kohort.broker.coordinator.offsets import COMMITTED, is_too_long
 from kohort.broker.handlers.commits import ROW_COST, SLICE, Found, largest_batch
 from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import Pace, Work
@@ -23,6 +26,8 @@ from kohort.broker.shards.group_records import (
     MOST_NAME,
     BatchSize,
 )
+from kohort.broker.topics.topic import Topic
+from kohort.broker.topics.topics import Topics
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -34,6 +39,7 @@ from kohort.protocol.apis.k08_offset_commit import (
 from kohort.protocol.columns import columns_of
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import BY_NAME
+from kohort.protocol.repeated import RepeatedTopics
 from kohort.protocol.row_cache import RowCache
 
 _Found = Found[OffsetCommitRequestTopic, OffsetCommitRequestPartition]
@@ -53,41 +59,121 @@ _MOST_PUBLISHED = 1000
 _BODIES: Final[RowCache[tuple[Any, ...], bytes]] = RowCache()
 """Encoded responses with the same error code for all partitions: by version, code, and
 name, id and partitions of each topic."""
-_ROW_BYTES = 32
-"""Bytes of a request that count as a row of its kept response: names may be long."""
+_NAME_PER_ROW = 32
+"""Characters of a topic's name that count as a row of a kept response."""
 _API = BY_NAME["OffsetCommit"]
 
 
-def handle(request: Request) -> Work | None:
-    """Commits the offsets of known partitions; unknown ones get an error.
+def answer_at_once(
+    node: Node, client: Client, version: int, message: OffsetCommitRequest
+) -> bytes | None:
+    """Commits offsets of known partitions on the short way; see `GroupDriver.commit`.
 
-    Most commits name a few partitions, and all of them exist: these are handled at
-    once, column by column.
+    Most commits name a few partitions, all of them exist, and nothing but these offsets
+    changes.
+
+    Returns:
+        The encoded response; None for any other commit: `handle` has to handle it.
     """
-    offsets = _all_known(request)
+    topics, wanted, kept = node.cluster.topics, message.topics, None
+    offsets: Offsets | None
+    if type(wanted) is RepeatedTopics:
+        kept = _repeated(topics, version, wanted)
+        if kept is None:
+            return None
+        _, logs, names, partitions, epochs, metadata, _ = kept
+        ends = tuple(map(_LOG_END, logs))
+        offsets = Offsets(names, partitions, wanted.offsets, epochs, metadata, ends)
+    else:
+        offsets = _all_known(topics, version, wanted)
+        if offsets is None or message.retention_time_ms != -1:
+            return None
+    is_done = node.commit(
+        message.group_id,
+        message.generation_id_or_member_epoch,
+        message.member_id,
+        message.group_instance_id,
+        client,
+        offsets,
+    )
+    if not is_done:
+        return None
+    return kept.body if kept else _body_for(version, ErrorCode.NONE, wanted)
+
+
+def handle(request: Request) -> Work | None:
+    """Commits the offsets of known partitions; unknown ones get an error."""
+    message: OffsetCommitRequest = request.message
+    topics = request.node.cluster.topics
+    offsets = _all_known(topics, request.version, message.topics)
     if offsets is None or _may_be_too_large(
         request, len(offsets), has_texts=any(offsets.metadata)
     ):
         return _in_pieces(request)
-    request.node.submit_group_event(_commit(request, request, offsets))
+    _submit(request, request, offsets)
     return None
 
 
-def _all_known(request: Request) -> Offsets | None:
+class _Kept(NamedTuple):
+    """The part of a repeated commit that stays the same while its topics do."""
+
+    topics: tuple[Topic, ...]
+    logs: tuple[Partition, ...]
+    """The partitions, as those of the following columns."""
+    names: tuple[str, ...]
+    partitions: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+    metadata: tuple[str | None, ...]
+    body: bytes
+    """The encoded response, without an error."""
+
+
+_LOG_END = attrgetter("log_end_offset")
+
+
+def _repeated(topics: Topics, version: int, wanted: RepeatedTopics) -> _Kept | None:
+    """The constant part of a repeated commit; None if `_all_known` returns None."""
+    kept: _Kept | None = wanted.layout.kept
+    if kept is not None:
+        by_id = topics.by_id
+        for topic in kept.topics:
+            if by_id.get(topic.id) is not topic:
+                break
+        else:
+            return kept
+    offsets = _all_known(topics, version, wanted)
+    if offsets is None:
+        return None
+    found = [topics.by_name[name] for name in dict.fromkeys(offsets.topics)]
+    rows = zip(offsets.topics, offsets.partitions, strict=True)
+    kept = wanted.layout.kept = _Kept(
+        tuple(found),
+        tuple([topics.by_name[name].partitions[index] for name, index in rows]),
+        offsets.topics,
+        offsets.partitions,
+        offsets.leader_epochs,
+        offsets.metadata,
+        _body_for(version, ErrorCode.NONE, wanted),
+    )
+    return kept
+
+
+def _all_known(
+    topics: Topics, version: int, wanted: Sequence[OffsetCommitRequestTopic]
+) -> Offsets | None:
     """The offsets of a commit; None if partitions are unknown, or there are too many.
 
     None also for a topic without partitions, which Kafka's response leaves out.
     """
-    message: OffsetCommitRequest = request.message
     found: list[tuple[tuple[Any, ...], ...]] = []
     left = SLICE
-    for wanted in message.topics:
-        name, partitions, _ = _looked_up(request, wanted)
-        count = len(wanted.partitions)
+    for each in wanted:
+        name, partitions, _ = _looked_up(topics, version, each)
+        count = len(each.partitions)
         left -= count
         if partitions is None or not count or left < 0:
             return None
-        columns = columns_of(wanted.partitions, _FIELDS)
+        columns = columns_of(each.partitions, _FIELDS)
         indexes = columns[0]
         try:
             ends = tuple([partitions[index].log_end_offset for index in indexes])
@@ -112,20 +198,28 @@ def respond(request: Request, result: CommitResult) -> None:
         found.known = [(topic, topic.partitions) for topic in message.topics]
         request.go_on(_reply(request, found, result, Pace()))
         return
-    version, error_code = request.version, result.error_code
-    key: list[Any] = [version, error_code]
-    for topic in message.topics:
-        indexes = columns_of(topic.partitions, _FIELDS)[0]
-        key += topic.name, topic.topic_id, indexes
-    body = _BODIES.get((*key,))
-    if body is None:
-        body = _body(version, error_code, message.topics)
-        rows = sum(len(topic.partitions) for topic in message.topics)
-        _BODIES.keep((*key,), body, max(rows, request.size // _ROW_BYTES))
-    if error_code:
+    body = _body_for(request.version, result.error_code, message.topics)
+    if result.error_code:
         request.reply(body)
     else:
         request.reply_encoded(body)
+
+
+def _body_for(
+    version: int, error_code: int, wanted: Sequence[OffsetCommitRequestTopic]
+) -> bytes:
+    """The encoded response with the same error code for all partitions."""
+    key: list[Any] = [version, error_code]
+    rows = 0
+    for topic in wanted:
+        indexes = columns_of(topic.partitions, _FIELDS)[0]
+        key += topic.name, topic.topic_id, indexes
+        rows += len(indexes) + len(topic.name) // _NAME_PER_ROW
+    body = _BODIES.get((*key,))
+    if body is None:
+        body = _body(version, error_code, wanted)
+        _BODIES.keep((*key,), body, rows)
+    return body
 
 
 def _body(
@@ -152,9 +246,10 @@ def _body(
 def _in_pieces(request: Request) -> Work:
     message: OffsetCommitRequest = request.message
     pace = Pace()
-    found = _Found(largest_batch(request.node.cluster.topics))
+    topics = request.node.cluster.topics
+    found = _Found(largest_batch(topics))
     for wanted in message.topics:
-        name, partitions, error = _looked_up(request, wanted)
+        name, partitions, error = _looked_up(topics, request.version, wanted)
         known: list[OffsetCommitRequestPartition] = []
         unknown: list[OffsetCommitRequestPartition] = []
         for start in range(0, len(wanted.partitions), SLICE):
@@ -176,21 +271,20 @@ def _in_pieces(request: Request) -> Work:
         and (yield from _is_too_large(request, found, pace))
     ):
         token = _Token(request, found, pace, is_refused=True)
-        request.node.submit_group_event(_commit(token, request, NO_OFFSETS))
+        _submit(token, request, NO_OFFSETS)
     elif found.count:
         token = _Token(request, found, pace)
-        request.node.submit_group_event(_commit(token, request, found.offsets))
+        _submit(token, request, found.offsets)
     else:
         yield from _reply(request, found, CommitResult(ErrorCode.NONE), pace)
 
 
 def _looked_up(
-    request: Request, wanted: OffsetCommitRequestTopic
+    topics: Topics, version: int, wanted: OffsetCommitRequestTopic
 ) -> tuple[str, Sequence[Partition] | None, ErrorCode]:
     """A topic's name and partitions, and the error for missing partitions."""
-    topics = request.node.cluster.topics
     error = _UNKNOWN
-    if request.version >= 10:
+    if version >= 10:
         topic = topics.by_id.get(wanted.topic_id)
         if topic is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID
@@ -271,6 +365,22 @@ class _Token:
 
 
 # -- events and responses
+
+
+def _submit(token: Request | _Token, request: Request, offsets: Offsets) -> None:
+    """Passes the commit to the coordinator, on the short way if it can take that."""
+    event = _commit(token, request, offsets)
+    if event.retention_ms == -1 and request.node.commit(
+        event.group_id,
+        event.generation_id,
+        event.member_id,
+        event.group_instance_id,
+        event.client,
+        offsets,
+    ):
+        token.answer(COMMITTED)
+    else:
+        request.node.submit_group_event(event)
 
 
 def _commit(token: object, request: Request, offsets: Offsets) -> CommitOffsets:

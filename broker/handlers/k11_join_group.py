@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 
 from kohort.broker.coordinator.effects import JoinResult
-from kohort.broker.coordinator.events import Join
+from kohort.broker.coordinator.events import Client, Join
 from kohort.broker.request import Request
 from kohort.broker.template import Template, length_of
 from kohort.protocol.apis.k11_join_group import (
@@ -26,9 +26,9 @@ _LONGEST = 32_767 - len("-00000000-0000-0000-0000-000000000000")
 _LONG = _LONGEST // 4
 """Characters that fit into `_LONGEST` bytes in any case."""
 
-_offers: list[tuple[Sequence[JoinGroupRequestProtocol], tuple[tuple[str, bytes], ...]]]
-_offers = [((), ())]
-"""The protocols of the latest join, and the offer made of them."""
+_latest: list[tuple[Sequence[JoinGroupRequestProtocol], Join | None]] = [((), None)]
+"""The protocols of the latest join, and what it has in common with those that share
+this list: see `kohort.protocol.alike`."""
 
 
 def handle(request: Request) -> None:
@@ -42,40 +42,43 @@ def handle(request: Request) -> None:
         # encoding the response fails.
         respond(request, JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, ""))
         return
+    protocols, client, node = message.protocols, request.client, request.node
+    latest, like = _latest[0]
+    if like is None or protocols is not latest:
+        offer = tuple([(each.name, each.metadata) for each in protocols])
+        like = _join(None, client, version, message, offer)
+        # Different joins without protocols may share an empty list.
+        _latest[0] = protocols, like if protocols else None
+    if not node.wait_to_join(request, message.member_id, client, like):
+        event = _join(request, client, version, message, like.protocols)
+        node.submit_group_event(event)
+
+
+def _join(
+    token: Request | None,
+    client: Client,
+    version: int,
+    message: JoinGroupRequest,
+    offer: Sequence[tuple[str, bytes]],
+) -> Join:
     rebalance_timeout_ms = message.rebalance_timeout_ms
     if version == 0:
         # v0 has no field for the rebalance timeout (KIP-62).
         rebalance_timeout_ms = message.session_timeout_ms
-    request.node.submit_group_event(
-        Join(
-            request,
-            message.group_id,
-            message.member_id,
-            message.group_instance_id,
-            request.client,
-            message.session_timeout_ms,
-            rebalance_timeout_ms,
-            message.protocol_type,
-            _offer(message.protocols),
-            message.reason,
-            version >= 4,
-            version >= 9,
-        )
+    return Join(
+        token,
+        message.group_id,
+        message.member_id,
+        message.group_instance_id,
+        client,
+        message.session_timeout_ms,
+        rebalance_timeout_ms,
+        message.protocol_type,
+        offer,
+        message.reason,
+        version >= 4,
+        version >= 9,
     )
-
-
-def _offer(
-    protocols: Sequence[JoinGroupRequestProtocol],
-) -> tuple[tuple[str, bytes], ...]:
-    """Names and metadata; made once for the joins that share the list.
-
-    See `kohort.protocol.alike`.
-    """
-    latest, offer = _offers[0]
-    if protocols is not latest:
-        offer = tuple([(each.name, each.metadata) for each in protocols])
-        _offers[0] = protocols, offer
-    return offer
 
 
 def _is_too_long(prefix: str) -> bool:

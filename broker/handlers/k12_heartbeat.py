@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.broker.cluster.cluster import Node
 from kohort.broker.coordinator.effects import HeartbeatResult
-from kohort.broker.coordinator.events import Heartbeat
+from kohort.broker.coordinator.events import Client, Heartbeat
 from kohort.broker.request import Request
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.registry import BY_NAME
@@ -13,7 +13,13 @@ _bodies: dict[tuple[int, int], bytes] = {}
 """Encoded responses by (version, error code), which are all they contain."""
 
 
-def answer_at_once(node: Node, version: int, message: HeartbeatRequest) -> bytes | None:
+REPEATS = True
+"""`answer_at_once` may answer a request that is equal to the one before."""
+
+
+def answer_at_once(
+    node: Node, _: Client, version: int, message: HeartbeatRequest
+) -> bytes | None:
     """Returns the encoded response to a heartbeat that changes nothing else.
 
     None for any other one, which `handle` passes to the coordinator.

@@ -21,7 +21,17 @@ def handle(request: Request) -> Work | None:
     message: SyncGroupRequest = request.message
     if not message.assignments:
         # A follower, as most members are.
-        _submit(request, ())
+        if not request.node.wait_to_sync(
+            request,
+            message.group_id,
+            message.generation_id,
+            message.member_id,
+            message.group_instance_id,
+            message.protocol_type,
+            message.protocol_name,
+            protocol_required=request.version >= 5,
+        ):
+            _submit(request, ())
         return None
     if len(message.assignments) > _SLICE:
         return _in_parts(request)

@@ -254,6 +254,37 @@ class Partition:
         self._store(placed, length, base_offset + delta, timestamp, now_ms)
         return ErrorCode.NONE
 
+    def append_framed(self, body: bytes, count: int, now_ms: int) -> bool:
+        """Appends a batch of records that the broker made now, without a producer.
+
+        The same as `append_own`, but the batch is made with its place in the log.
+
+        Args:
+            body: the framed records.
+            count: their number.
+            now_ms: their time, ms since the epoch.
+
+        Returns:
+            False if nothing was appended: the batch is too large, or the log sets the
+            time of records.
+
+        Raises:
+            StorageError: it is not in the log.
+        """
+        config = self._config
+        size = records.HEADER_SIZE + len(body)
+        if (
+            size > config.max_message_bytes
+            or config.message_timestamp_type == LOG_APPEND_TIME
+        ):
+            return False
+        base_offset, last = self.log_end_offset, count - 1
+        fields = 0, last, now_ms, now_ms, -1, -1, -1, count
+        batch = records.sealed(base_offset, self.epochs.latest, fields, body)
+        length = size - records.LOG_OVERHEAD
+        self._store(batch, length, base_offset + last, now_ms, now_ms)
+        return True
+
     def append_marker(self, end: EndMarker, *, now_ms: int) -> AppendResult:
         """Appends the marker that ends a producer's transaction, open or not.
 

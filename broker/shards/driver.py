@@ -8,7 +8,7 @@
    ``group.coordinator.append.linger.ms`` is positive, all are collected for that time
    (`_linger`). Then comes `Appended`, or `AppendFailed` if the log refused it. If the
    log cannot be written at all, `lost` is called: the shard loads its groups again.
-   Most commits are written and answered in one step (`_commit`).
+   Most commits are written in one step (`commit`), without an event.
 4. A `Reply` answers its token, which is the `Waiter` of the event; `Replies` answer
    several. A `Notice` is published.
 """
@@ -36,15 +36,16 @@ from kohort.broker.coordinator.effects import (
 from kohort.broker.coordinator.events import (
     Appended,
     AppendFailed,
-    CommitOffsets,
+    Client,
     Credited,
     Event,
     Expired,
+    Join,
+    Offsets,
     TimerKey,
 )
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.load import Loading
-from kohort.broker.coordinator.offsets import COMMITTED
 from kohort.broker.log.store import StorageError
 from kohort.broker.shards.credit import Credit
 from kohort.broker.shards.timers import Timers
@@ -98,6 +99,22 @@ class GroupLog(Protocol):
             now: seconds since the epoch.
 
         Raises:
+            StorageError: the batch is not in the log.
+        """
+
+    def write_commit(self, group_id: str, offsets: Offsets, now_ms: int) -> bool:
+        """Writes a commit without a retention time.
+
+        Args:
+            group_id: the group.
+            offsets: at least one.
+            now_ms: the time of the commit, ms since the epoch.
+
+        Returns:
+            False if nothing was written: `encode` and `write` have to do it.
+
+        Raises:
+            WireError: a name is too long for the log.
             StorageError: the batch is not in the log.
         """
 
@@ -173,42 +190,57 @@ class GroupDriver:
     def submit(self, event: Event) -> None:
         """Hands an event to the coordinator and performs its effects."""
         self._now = now = self._clock.now()
-        if type(event) is CommitOffsets and self._commit(event, now):
-            return
         effects = self.coordinator.handle(event, now)
         if effects:
             self._run(effects)
 
-    def _commit(self, event: CommitOffsets, now: float) -> bool:
-        """Writes a commit at once, and answers it, without an `Append`.
+    def wait_to_join(
+        self, token: Waiter, member_id: str, client: Client, like: Join
+    ) -> bool:
+        """Handles a join that only waits; see `Coordinator.wait_to_join`."""
+        now = self._clock.now()
+        found = self.coordinator.wait_to_join(token, member_id, client, like, now)
+        if found is None:
+            return False
+        for notice in found:
+            self._publish(notice, now)
+        return True
+
+    def commit(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+        client: Client,
+        offsets: Offsets,
+    ) -> bool:
+        """Handles a commit on the short way: its records are written at once.
 
         Returns:
-            Whether it was handled. Other commits take the usual way: those that do
-            more than store offsets, and those that may have to wait or to be undone.
+            True if the offsets are committed. False if nothing was done, and `submit`
+            has to handle the commit: it does more than store offsets, or may have to
+            wait or to be undone.
         """
         if self._linger_ms > 0:
             return False
-        coordinator, log = self.coordinator, self._log
-        records = coordinator.prepare_commit(event, now)
-        if records is None:
+        coordinator, now = self.coordinator, self._clock.now()
+        group = coordinator.prepare_commit(
+            group_id, generation_id, member_id, group_instance_id, offsets, now
+        )
+        if group is None:
             return False
+        now_ms = int(now * 1000)
         try:
-            batch = log.encode(records, now)
-        except WireError:
+            if not self._log.write_commit(group_id, offsets, now_ms):
+                return False
+        except (WireError, StorageError):
             return False
-        if len(batch) > log.largest:
-            return False
-        try:
-            log.write(batch, now)
-        except StorageError:
-            # It waits for its records, and so it is answered when `lost` unloads.
-            coordinator.handle(event, now)
-            self._lost()
-            return True
-        notice = coordinator.finish_commit(event, records)
+        notice = coordinator.finish_commit(
+            group, member_id, group_instance_id, client, offsets, now_ms
+        )
         if notice is not None:
             self._publish(notice, now)
-        event.token.answer(COMMITTED)  # type: ignore[attr-defined]  # as in `_run`
         return True
 
     def _run(self, effects: list[Effect]) -> None:

@@ -20,6 +20,7 @@ from kohort.broker.coordinator.effects import (
     TransactionEnd,
     Written,
 )
+from kohort.broker.coordinator.events import Offsets
 from kohort.protocol import offsets_log, records
 from kohort.protocol.offsets_log import (
     CommitTemplate,
@@ -95,16 +96,17 @@ class Encoder:
         codec: of the batches, ``offsets.topic.compression.codec``.
 
     Attributes:
+        codec: see above.
         templates: of commits, by size of the group's id, topics and partitions.
     """
 
-    __slots__ = ("_codec", "_topic_ids", "templates")
+    __slots__ = ("_topic_ids", "codec", "templates")
 
     def __init__(
         self, topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS, *, codec: int = 0
     ) -> None:
         self._topic_ids = topic_ids
-        self._codec = codec
+        self.codec = codec
         self.templates: RowCache[
             tuple[int, tuple[str, ...], tuple[int, ...]], CommitTemplate
         ] = RowCache()
@@ -124,14 +126,24 @@ class Encoder:
         if type(records) is CommitRecords:
             producer = records.producer
             if records.is_plain:
-                body = self._commit(records)
+                group_id, offsets = records.group_id, records.offsets
+                body = self.framed_commit(group_id, offsets, records.commit_ms)
         if body is None:
             body = b"".join(map(self._framed, count(), records))
-        return offsets_log.batch_of(body, len(records), now_ms, self._codec, producer)
+        return offsets_log.batch_of(body, len(records), now_ms, self.codec, producer)
 
-    def _commit(self, records: CommitRecords) -> bytes:
-        """Encodes a commit without metadata and retention time."""
-        group, offsets = records.group_id.encode(), records.offsets
+    def framed_commit(self, group_id: str, offsets: Offsets, commit_ms: int) -> bytes:
+        """Encodes the records of a commit without metadata and retention time.
+
+        Args:
+            group_id: the group.
+            offsets: at least one.
+            commit_ms: the time of the commit, ms since the epoch.
+
+        Raises:
+            WireError: see `encode`.
+        """
+        group = group_id.encode()
         key = len(group), offsets.topics, offsets.partitions
         template = self.templates.get(key)
         if template is None:
@@ -141,9 +153,7 @@ class Encoder:
                 if self._topic_ids.get(topic) != topic_id:
                     template = self._template(*key)
                     break
-        return template.pack(
-            group, offsets.offsets, offsets.leader_epochs, records.commit_ms
-        )
+        return template.pack(group, offsets.offsets, offsets.leader_epochs, commit_ms)
 
     def _template(
         self, group_size: int, topics: tuple[str, ...], partitions: tuple[int, ...]

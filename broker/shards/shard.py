@@ -8,9 +8,10 @@ from typing import Final
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, ns
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import Reply, Written
+from kohort.broker.coordinator.effects import CommitRecords, Reply, Written
 from kohort.broker.coordinator.events import (
     CommitInTransaction,
+    Offsets,
     TopicsDeleted,
     TransactionEnded,
 )
@@ -53,6 +54,19 @@ class _PartitionLog:
     def write(self, batch: bytes, now: float) -> None:
         error = self._partition.append_own(batch, now_ms=int(now * 1000))
         assert not error, "`Shard.commit_in_transaction` has checked it"
+
+    def write_commit(self, group_id: str, offsets: Offsets, now_ms: int) -> bool:
+        encoder, partition = self._encoder, self._partition
+        is_plain = not any(offsets.metadata)
+        if encoder.codec or not is_plain:
+            records = CommitRecords(group_id, offsets, now_ms, -1, is_plain=is_plain)
+            batch = encoder.encode(records, now_ms)
+            if len(batch) > self.largest:
+                return False
+            partition.append_own(batch, now_ms=now_ms)
+            return True
+        body = encoder.framed_commit(group_id, offsets, now_ms)
+        return partition.append_framed(body, len(offsets.partitions), now_ms)
 
 
 class Shard(LedPartition[GroupDriver, Loading]):

@@ -18,10 +18,13 @@ from kohort.broker.coordinator.effects import (
     refused,
 )
 from kohort.broker.coordinator.events import (
+    Client,
     Command,
     CommitInTransaction,
     CommitOffsets,
     GroupEvent,
+    Join,
+    Offsets,
 )
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.settings import GroupSettings
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from kohort.broker.coordinator.group import Group
     from kohort.broker.log.producers import Verification
     from kohort.broker.log.transactions import EndMarker
-    from kohort.broker.shards.driver import GroupDriver
+    from kohort.broker.shards.driver import GroupDriver, Waiter
     from kohort.broker.shards.group_records import Encoder
     from kohort.broker.shards.shard import Shard
 
@@ -196,6 +199,63 @@ class Shards:
             return None
         return shard.driver.coordinator.hear(  # type: ignore[union-attr]  # it is active
             group_id, generation_id, member_id, group_instance_id, self._clock.now()
+        )
+
+    def wait_to_join(
+        self, node_id: int, token: Waiter, member_id: str, client: Client, like: Join
+    ) -> bool:
+        """Handles a join that only waits; False: `submit` has to handle it."""
+        shard = self._of_group.get(like.group_id)
+        if shard is None or not shard.is_active or shard.node_id != node_id:
+            return False
+        return shard.driver.wait_to_join(  # type: ignore[union-attr]  # it is active
+            token, member_id, client, like
+        )
+
+    def wait_to_sync(
+        self,
+        node_id: int,
+        token: Waiter,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+        protocol_type: str | None,
+        protocol_name: str | None,
+        *,
+        protocol_required: bool,
+    ) -> bool:
+        """Handles a sync that only waits; False: `submit` has to handle it."""
+        shard = self._of_group.get(group_id)
+        if shard is None or not shard.is_active or shard.node_id != node_id:
+            return False
+        return shard.driver.coordinator.wait_to_sync(  # type: ignore[union-attr]  # it is active
+            token,
+            group_id,
+            generation_id,
+            member_id,
+            group_instance_id,
+            protocol_type,
+            protocol_name,
+            protocol_required=protocol_required,
+        )
+
+    def commit(
+        self,
+        node_id: int,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+        client: Client,
+        offsets: Offsets,
+    ) -> bool:
+        """Handles a commit on the short way; False: `submit` has to handle it."""
+        shard = self._of_group.get(group_id)
+        if shard is None or not shard.is_active or shard.node_id != node_id:
+            return False
+        return shard.driver.commit(  # type: ignore[union-attr]  # it is active
+            group_id, generation_id, member_id, group_instance_id, client, offsets
         )
 
     def command(self, command: Command) -> None:

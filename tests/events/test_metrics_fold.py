@@ -30,7 +30,7 @@ class Telling:
     def committed(self, group: str, count: int) -> None:
         """Commits this number of offsets."""
         fields = {
-            "offsets": ("t",) * count + (0,) * count + (1,) * count + (None,) * count
+            "offsets": (("t",) * count, (0,) * count, (1,) * count, (None,) * count)
         }
         self._publish(
             Notice("offsets_committed", group, 1, Who("m"), fields, 1 + count)

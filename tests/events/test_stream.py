@@ -143,7 +143,7 @@ def test_what_is_remembered_is_bounded() -> None:
 def commit(node: NodeEvents, group: str, times: int, weight: int = 2) -> None:
     """A member of a group commits an offset this many times."""
     for _ in range(times):
-        fields = {"offsets": ("t", 0, 1, None)}
+        fields = {"offsets": (("t",), (0,), (1,), (None,))}
         node.publish(Notice("offsets_committed", group, 3, None, fields, weight), NOW)
 
 
