@@ -62,6 +62,9 @@ class Engine(Protocol):
     def wait_for_tasks(self) -> None:
         """Waits until no task runs: one that was cancelled may still make files."""
 
+    def named(self, rows: DataFrame) -> AbstractContextManager[DataFrame]:
+        """The same rows, for many plans, which need not look up their files again."""
+
     def tuned(self, events: DataFrame) -> AbstractContextManager[None]:
         """Settings for a build from these events."""
 

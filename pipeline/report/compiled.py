@@ -1,0 +1,69 @@
+"""Compiled templates, kept beside them as Python keeps compiled modules.
+
+To compile them takes longer than to render a report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import uuid
+from importlib import metadata
+from importlib.util import cache_from_source
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from jinja2 import BytecodeCache
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from jinja2.bccache import Bucket
+
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+
+
+class Compiled(BytecodeCache):
+    """Files in ``__pycache__``, or where ``PYTHONPYCACHEPREFIX`` has them.
+
+    Without a right to write there, or if Python writes no bytecode at all, templates
+    are compiled each time. A template is compiled again if its text, Python's version
+    or the settings have changed.
+
+    Args:
+        environment: compiles the templates.
+        templates: the folder with the templates.
+    """
+
+    def __init__(self, environment: Environment, templates: Path = _TEMPLATES) -> None:
+        self._templates = templates
+        settings = ("autoescape", "trim_blocks", "lstrip_blocks")
+        self._settings = metadata.version("jinja2") + "".join(
+            f" {name}={getattr(environment, name)}" for name in settings
+        )
+
+    def get_source_checksum(self, source: str) -> str:
+        """Identifies the text of a template, and the settings."""
+        return super().get_source_checksum(f"{self._settings}\0{source}")
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Reads the code of a template, if it is there."""
+        with contextlib.suppress(OSError), self._file(bucket).open("rb") as file:
+            bucket.load_bytecode(file)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Stores the code of a template; another process may do so, too."""
+        if sys.dont_write_bytecode:
+            return
+        path = self._file(bucket)
+        partial = path.with_name(f"{path.name}.{os.getpid()}.{uuid.uuid4().hex}")
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                partial.write_bytes(bucket.bytecode_to_string())
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
+
+    def _file(self, bucket: Bucket) -> Path:
+        return Path(cache_from_source(str(self._templates / f"_{bucket.key}.py")))
