@@ -1,4 +1,4 @@
-"""Compiled templates, kept beside them as Python keeps compiled modules.
+"""Compiled templates, kept as Python keeps compiled modules.
 
 To compile them takes longer than to render a report.
 """
@@ -12,6 +12,7 @@ import uuid
 from importlib import metadata
 from importlib.util import cache_from_source
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Final
 
 from jinja2 import BytecodeCache
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from jinja2.bccache import Bucket
 
-_TEMPLATES: Final = Path(__file__).parent / "templates"
+_HERE: Final = Path(__file__).parent
 
 
 class Compiled(BytecodeCache):
@@ -32,11 +33,11 @@ class Compiled(BytecodeCache):
 
     Args:
         environment: compiles the templates.
-        templates: the folder with the templates.
+        folder: ``__pycache__`` is in it.
     """
 
-    def __init__(self, environment: Environment, templates: Path = _TEMPLATES) -> None:
-        self._templates = templates
+    def __init__(self, environment: Environment, folder: Path = _HERE) -> None:
+        self._folder = folder
         settings = ("autoescape", "trim_blocks", "lstrip_blocks")
         self._settings = metadata.version("jinja2") + "".join(
             f" {name}={getattr(environment, name)}" for name in settings
@@ -47,9 +48,9 @@ class Compiled(BytecodeCache):
         return super().get_source_checksum(f"{self._settings}\0{source}")
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Reads the code of a template, if it is there."""
-        with contextlib.suppress(OSError), self._file(bucket).open("rb") as file:
-            bucket.load_bytecode(file)
+        """Reads the code of a template, if a whole file of it is there."""
+        with contextlib.suppress(OSError, EOFError, UnpicklingError):
+            bucket.bytecode_from_string(self._file(bucket).read_bytes())
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         """Stores the code of a template; another process may do so, too."""
@@ -66,4 +67,4 @@ class Compiled(BytecodeCache):
                 partial.unlink(missing_ok=True)
 
     def _file(self, bucket: Bucket) -> Path:
-        return Path(cache_from_source(str(self._templates / f"_{bucket.key}.py")))
+        return Path(cache_from_source(str(self._folder / f"_{bucket.key}.py")))

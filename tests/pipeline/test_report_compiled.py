@@ -32,7 +32,7 @@ def environment(folder: Path, *, autoescape: bool = True) -> Counting:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a template, beside which Python would keep compiled modules."""
+    """A folder with a template, and room for compiled ones."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     monkeypatch.setattr(sys, "pycache_prefix", None)
     (tmp_path / "a.html").write_text("{{ name }}")
@@ -45,7 +45,7 @@ def rendered(made: Counting) -> tuple[str, int]:
 
 
 def test_a_template_is_compiled_once(folder: Path) -> None:
-    """The second process finds it beside the template."""
+    """The second process finds it."""
     assert rendered(environment(folder)) == ("&lt;b&gt;", 1)
     assert len([*(folder / "__pycache__").iterdir()]) == 1
     assert rendered(environment(folder)) == ("&lt;b&gt;", 0)
@@ -58,6 +58,16 @@ def test_changes_count(folder: Path) -> None:
     rendered(environment(folder))
     (folder / "a.html").write_text("new {{ name }}")
     assert rendered(environment(folder)) == ("new &lt;b&gt;", 1)
+
+
+@pytest.mark.parametrize("left", [0, 10, 30, 100])
+def test_half_a_file(folder: Path, left: int) -> None:
+    """It is compiled again."""
+    rendered(environment(folder))
+    (file,) = (folder / "__pycache__").iterdir()
+    file.write_bytes(file.read_bytes()[:left])
+    assert rendered(environment(folder)) == ("&lt;b&gt;", 1)
+    assert rendered(environment(folder)) == ("&lt;b&gt;", 0)
 
 
 def test_without_a_place_for_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
