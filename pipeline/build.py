@@ -308,9 +308,9 @@ class _Making:
             from kohort.pipeline import bronze
 
             events = bronze.events(self.lake, self.runs)
-        sources = quality.sources(self.lake, events, self.runs)
-        with self.lake.engine.tuned(events):
-            made = self._make_all(sources)
+        engine = self.lake.engine
+        with engine.tuned(events), engine.named(events) as rows:
+            made = self._make_all(quality.sources(self.lake, rows, self.runs))
         checks = self._checks()
         outcome = quality.worst(checks)
         seconds = time.monotonic() - self.started

@@ -64,6 +64,9 @@ class Engine(Protocol):
     def wait_for_tasks(self, job: str) -> None:
         """Waits for the tasks of cancelled work, which may still make files."""
 
+    def named(self, rows: DataFrame) -> AbstractContextManager[DataFrame]:
+        """The same rows, for many plans, which need not look up their files again."""
+
     def tuned(self, events: DataFrame) -> AbstractContextManager[None]:
         """Settings for a build from these events."""
 

@@ -171,6 +171,16 @@ class LocalEngine(Tagged):
     def wait_for_tasks(self, job: str) -> None:
         """Operations end before their call returns."""
 
+    @contextlib.contextmanager
+    def named(self, rows: DataFrame) -> Iterator[DataFrame]:
+        """A view of the rows: the engine looks up their files and schema once."""
+        name = f"rows_{uuid.uuid4().hex}"
+        rows.createOrReplaceTempView(name)
+        try:
+            yield self._spark.table(name)
+        finally:
+            self._spark.catalog.dropTempView(name)
+
     def tuned(self, events: DataFrame) -> AbstractContextManager[None]:
         """There is nothing to set."""
         return contextlib.nullcontext()

@@ -58,6 +58,8 @@ def must_have(lake: Lake, runs: Collection[str]) -> None:
     Raises:
         PipelineError: they have not.
     """
+    if not runs:
+        return
     there = {row["run"] for row in lake.spark.table(view(_RUNS)).collect()}
     missing = [run for run in runs if run not in there]
     if missing:

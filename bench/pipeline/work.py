@@ -1,6 +1,6 @@
 """The measured work, in a separate process.
 
-python -m bench.pipeline.work (build|tables) EVENTS OUT MEMORY ENGINE
+python -m bench.pipeline.work (build|tables|run|duckdb) EVENTS OUT MEMORY ENGINE
 """
 
 from __future__ import annotations
@@ -70,9 +70,35 @@ def _tables(events: Path, out: Path, memory: str, engine: str) -> None:
     _stop(spark, engine)
 
 
+def _run(events: Path, out: Path, memory: str, engine: str) -> None:
+    """``kohort pipeline run``, from its start to its exit code."""
+    from kohort.pipeline.commands.cli import pipeline
+
+    words = ["run", str(events), "-o", str(out / "report.html"), "--engine", engine]
+    if engine == SPARK:
+        words += ["--master", "local[2]", "--memory", memory]
+        words += ["--conf", f"spark.local.dir={out / SCRATCH}"]
+    try:
+        pipeline(words)
+    except SystemExit as ended:
+        if ended.code:
+            raise
+    _ended("run")
+
+
+def _duckdb(events: Path, out: Path, memory: str, _engine: str) -> None:
+    """The tables of `bench.pipeline.duckdb_tables`."""
+    from bench.pipeline import duckdb_tables
+
+    duckdb_tables.make(events, out / "tables", f"{memory}b")
+    _ended("duckdb")
+
+
 WORK: dict[str, Callable[[Path, Path, str, str], None]] = {
     "build": _build,
     "tables": _tables,
+    "run": _run,
+    "duckdb": _duckdb,
 }
 
 

@@ -23,6 +23,7 @@ from markupsafe import Markup
 from kohort.pipeline.event_schema import WORDS
 from kohort.pipeline.report import affected, charts, formats, group_charts, run_charts
 from kohort.pipeline.report.comparison import METRICS, Comparison
+from kohort.pipeline.report.compiled import Compiled
 from kohort.pipeline.report.queries import BY_NAME, Answer, Answers, sql
 
 _NUMBERS: Final = (
@@ -124,6 +125,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.bytecode_cache = Compiled(environment)
     environment.globals |= {
         **{each.__name__: each for each in _NUMBERS},
         "number_formats": _NUMBERS,
@@ -172,16 +174,15 @@ def _asset(file: str) -> Markup:
 
 @functools.cache
 def _plotly() -> str:
-    from plotly.offline import get_plotlyjs
-
-    # A script element's text has no other line ends than these (HTML, 13.2.3.5).
-    return str(get_plotlyjs()).replace("\r\n", "\n").replace("\r", "\n")
+    script = files("plotly").joinpath("package_data", "plotly.min.js")
+    # Line ends are \n, as in a script element's text (HTML, 13.2.3.5).
+    return script.read_text(encoding="utf-8")
 
 
 @functools.cache
 def _packed() -> str:
     # Without a time, so that the same tables make the same report.
-    return base64.b64encode(gzip.compress(_plotly().encode(), 5, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(_plotly().encode(), 4, mtime=0)).decode()
 
 
 def _hash(text: str) -> str:

@@ -178,7 +178,7 @@ def ask(spark: SparkSession, name: str, runs: Sequence[str] | None = None) -> An
         runs: see `sql`.
     """
     found = spark.sql(sql(name, runs))
-    return Answer(
-        tuple(found.columns),
-        tuple(MappingProxyType(row.asDict()) for row in found.collect()),
-    )
+    rows = [row.asDict() for row in found.collect()]
+    # To ask for the columns takes a third of the time.
+    columns = tuple(rows[0] if rows else found.columns)
+    return Answer(columns, tuple(MappingProxyType(row) for row in rows))

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
 from markupsafe import Markup
 
-from kohort.pipeline.report.charts import COLOURS, OTHER, as_json, layout, unlike
+from kohort.pipeline.report.charts import (
+    COLOURS,
+    OTHER,
+    Figure,
+    as_json,
+    layout,
+    unlike,
+)
 from kohort.pipeline.report.comparison import Line
 
 
@@ -16,39 +22,37 @@ def compared(lines: Sequence[Line]) -> Markup:
     names = unlike(line.value for line in reversed(lines))
     known = [line for line in lines if line.mean is not None]
     unit = lines[0].metric.unit
-    figure = go.Figure()
-    figure.add_trace(
-        go.Scatter(
-            x=[point for line in known for point in line.points],
-            y=[names[line.value] for line in known for _ in line.points],
-            mode="markers",
-            name="a run",
-            marker={"color": OTHER, "symbol": "circle-open", "size": 9},
-            hovertemplate=f"%{{y}}: %{{x:,.3~r}} {unit}<extra></extra>",
-        )
+    figure = Figure()
+    figure.add(
+        "scatter",
+        x=[point for line in known for point in line.points],
+        y=[names[line.value] for line in known for _ in line.points],
+        mode="markers",
+        name="a run",
+        marker={"color": OTHER, "symbol": "circle-open", "size": 9},
+        hovertemplate=f"%{{y}}: %{{x:,.3~r}} {unit}<extra></extra>",
     )
     means = [line.mean for line in known if line.mean is not None]
-    figure.add_trace(
-        go.Scatter(
-            x=[mean.mean for mean in means],
-            y=[names[line.value] for line in known],
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [_reach(mean.mean, mean.high) for mean in means],
-                "arrayminus": [_reach(mean.low, mean.mean) for mean in means],
-                "thickness": 2,
-                "width": 6,
-            },
-            mode="markers",
-            name="mean, 95 % interval",
-            marker={"color": COLOURS[0], "symbol": "diamond", "size": 12},
-            hovertemplate=f"%{{y}}: mean %{{x:,.3~r}} {unit}<extra></extra>",
-        )
+    figure.add(
+        "scatter",
+        x=[mean.mean for mean in means],
+        y=[names[line.value] for line in known],
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [_reach(mean.mean, mean.high) for mean in means],
+            "arrayminus": [_reach(mean.low, mean.mean) for mean in means],
+            "thickness": 2,
+            "width": 6,
+        },
+        mode="markers",
+        name="mean, 95 % interval",
+        marker={"color": COLOURS[0], "symbol": "diamond", "size": 12},
+        hovertemplate=f"%{{y}}: mean %{{x:,.3~r}} {unit}<extra></extra>",
     )
     layout(figure, len(names), lines[0].metric.heading)
-    figure.update_yaxes(categoryorder="array", categoryarray=[*names.values()])
-    figure.update_xaxes(rangemode="tozero")
+    figure.axis("yaxis", categoryorder="array", categoryarray=[*names.values()])
+    figure.axis("xaxis", rangemode="tozero")
     return as_json(figure)
 
 

@@ -24,6 +24,7 @@ from kohort.pipeline.table_functions import (
     Frames,
     Options,
     by,
+    kept,
     shaped,
     together,
 )
@@ -156,7 +157,7 @@ def lags(frames: Frames, _options: Options) -> DataFrame:
         frames["silver/rebalances"]
         .where(f.col("outcome") == "completed")
         .select(*_START, "number", "started_ns", "ended_ns")
-        .join(_peaks(running_lag(lag_changes(frames))), [*_START])
+        .join(_peaks(running_lag(kept(lag_changes(frames)))), [*_START])
         .where(lag_before >= 0)
         .withColumn("lag_built", f.greatest(built, f.lit(0)))
         .withColumn(

@@ -18,6 +18,7 @@ from tests.pipeline.test_lag_slices import commits, hot_group
 
 from kohort.pipeline import bronze, gold, local_engine
 from kohort.pipeline import build as builds
+from kohort.pipeline.engine_lookup import engine_of
 from kohort.pipeline.engines import LOCAL
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.table_functions import Options, kept
@@ -81,3 +82,13 @@ def test_kept_rows_can_be_read_twice() -> None:
             for each in (changes, kept(changes))
         )
     assert stored == plain
+
+
+def test_rows_with_a_name() -> None:
+    """They are the same rows; the session forgets the name."""
+    with started() as local:
+        changes = hot_group(local)["silver/commits"]
+        with engine_of(local).named(changes) as named:
+            assert counted(rows(named)) == counted(rows(changes))
+            assert len(local.catalog.listTables()) == 1
+        assert local.catalog.listTables() == []

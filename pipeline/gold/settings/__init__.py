@@ -87,7 +87,8 @@ def settings(frames: Frames, options: Options) -> DataFrame:
         limits.of_refusals(frames),
     ]
     told = F.explode(F.array_compact(F.array(*(rule() for rule in RULES))))
-    told_rows = _numbers(parts).select(*GROUP, told.alias("said"))
+    # The local engine plans each half faster than both together.
+    told_rows = kept(_numbers(parts)).select(*GROUP, told.alias("said"))
     said = kept(told_rows.select(*GROUP, "said.*"))
     shared = savings.saved_together(frames, said, saved)
     return shaped(said.join(shared, [*GROUP], "left"), "gold/settings")
@@ -95,11 +96,11 @@ def settings(frames: Frames, options: Options) -> DataFrame:
 
 def _numbers(parts: Sequence[DataFrame]) -> DataFrame:
     """All that rules know: one row for each group."""
-    rows = together(*parts)
+    names = dict.fromkeys(name for part in parts for name in part.columns)
     known = (
         F.first(name, ignorenulls=True).alias(name)
-        for name in rows.columns
+        for name in names
         if name not in GROUP
     )
     # Each number has one row at the most that knows it.
-    return rows.groupBy(*by(*GROUP)).agg(*known)
+    return together(*parts).groupBy(*by(*GROUP)).agg(*known)
