@@ -22,8 +22,9 @@ from kohort.pipeline.lake import PARQUET as FORMAT
 
 AUTO: Final = "auto"
 CHOICES: Final = (AUTO, LOCAL, SPARK)
-MOST_EVENTS: Final = 2_000_000
-"""Events that the local engine takes: they need some 4 GB of memory."""
+MOST_EVENTS: Final = 3_000_000
+"""Events that the local engine takes: they need some 4 GB of memory, and a fourth of
+the CPU time that Spark takes."""
 FEW_EVENTS: Final = 50_000
 """Events for which one core is best: to divide the work costs more than it saves."""
 _BYTES: Final = ((".gz", 40), (PARQUET, 30), ("", 400))

@@ -66,7 +66,7 @@ def test_many_events_are_for_spark(tmp_path: Path, name: str) -> None:
     """Stored ones, and those of new files; the local engine still takes them."""
     ledger = tmp_path / "lake" / "bronze" / "ledger"
     ledger.mkdir(parents=True)
-    (ledger / "1.json").write_text(json.dumps({"events": 1_500_000}))
+    (ledger / "1.json").write_text(json.dumps({"events": 2_500_000}))
     lake = str(tmp_path / "lake")
     assert choose(AUTO, Work(lake)) == Choice(LOCAL)
     large = Work(lake, [file_of(tmp_path, name, 300_000_000)])

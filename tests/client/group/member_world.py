@@ -276,6 +276,14 @@ class Request(Pending[Any]):
         for _ in self.handler.handle(self) or ():
             pass
 
+    def wait_to_join(self, *_request: object) -> bool:
+        """Leaves the choice of the way to the context."""
+        return False
+
+    def wait_to_sync(self, *_request: object, protocol_required: bool) -> bool:
+        """Leaves the choice of the way to the context."""
+        return False
+
     def submit_group_event(self, event: GroupEvent) -> None:
         """Passes the event to the coordinator."""
         self._context.waiting[self] = self._context.now
