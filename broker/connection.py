@@ -495,7 +495,11 @@ class Connection(asyncio.Protocol):
         node, form = self.node, route.format
         if route.answer_at_once is None or node.cluster.quotas.is_used:
             return False
-        body = route.answer_at_once(node, self._client[1], form.version, message)
+        try:
+            body = route.answer_at_once(node, self._client[1], form.version, message)
+        except Exception as error:  # noqa: BLE001 - the connection ends by it
+            self._request_failed(form.api, form.version, error)
+            return True
         if body is None:
             return False
         if node.counters is not None:
@@ -561,7 +565,7 @@ class Connection(asyncio.Protocol):
             if work is not None and next(work, DONE) is not DONE:
                 self._go_on_later(work, request)
         except Exception as error:  # noqa: BLE001 - the connection ends by it
-            self._request_failed(request, error)
+            self._request_failed(request.api, request.version, error)
 
     def _go_on_later(self, work: Work, request: Request) -> None:
         if request.size >= LONG_FRAME:
@@ -608,23 +612,18 @@ class Connection(asyncio.Protocol):
 
     def _later_failed(self, request: Request, error: Exception) -> None:
         """Reports an exception from a later piece of a request's work."""
-        self._request_failed(request, error)
+        self._request_failed(request.api, request.version, error)
         self._handle_frames()
 
-    def _request_failed(self, request: Request, error: Exception) -> None:
+    def _request_failed(self, api: Api, version: int, error: Exception) -> None:
         """Closes the connection: the client must not take a defect for a response."""
         self._current = None
         self._frames.clear()
         if isinstance(error, (BodyError, AnswerSizeError)):
-            self._failure = f"{request.api.name} v{request.version}: {error}"
+            self._failure = f"{api.name} v{version}: {error}"
             return
-        log.error(
-            "request_failed",
-            api=request.api.name,
-            version=request.version,
-            exc_info=error,
-        )
-        self._failure = f"{request.api.name} v{request.version} failed"
+        log.error("request_failed", api=api.name, version=version, exc_info=error)
+        self._failure = f"{api.name} v{version} failed"
 
     def _refuse_version(self, error: UnknownApiError, correlation_id: int) -> None:
         """Answers ApiVersions in an unknown version: a v0 body with the known ones."""

@@ -115,3 +115,25 @@ async def test_repeated_heartbeats_spend_a_quota(scene: Scene) -> None:
     assert await beat(peer, member_id) == 0
     late = await peer.call("Heartbeat", 4, HeartbeatRequest("g", 1, member_id))
     assert late.throttle_time_ms > 0
+
+
+@pytest.mark.parametrize("heard", [0, 1])
+async def test_a_defect_ends_the_connection(
+    scene: Scene,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    heard: int,
+) -> None:
+    """It is logged, and a heartbeat, the first or another, gets no answer."""
+    peer = scene.peer()
+    member_id = await member_of(peer)
+    for _ in range(heard):
+        assert await beat(peer, member_id) == 0
+    (node,) = scene.cluster.nodes.values()
+    before = peer.numbers
+    with monkeypatch.context() as patched:
+        patched.setattr(node, "hear", None)
+        peer.send("Heartbeat", 4, HeartbeatRequest("g", 1, member_id))
+    assert peer.is_closed
+    assert peer.numbers == before
+    assert "request_failed" in capsys.readouterr().err
