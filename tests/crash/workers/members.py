@@ -18,7 +18,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import (
     StickyPartitionAssignor,
 )
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import IllegalStateError, NoOffsetForPartitionError
 from aiokafka.errors import KafkaError as AiokafkaError
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kafka import ConsumerRebalanceListener as PythonListener
@@ -33,6 +33,9 @@ from kafka.structs import OffsetAndMetadata
 from tests.crash.journal import Journal, checksum
 from tests.crash.workers.lines import PACE_S, POLL_S, Client, arguments, serve
 from tests.librdkafka import begin, row_of
+
+from kohort.client import Admin
+from kohort.client.errors import KohortError
 
 BATCH = 100
 RETRY_MS = 20
@@ -248,7 +251,12 @@ class _PythonListener(_Listener, PythonListener):  # type: ignore[misc]  # no ty
 
 
 class AiokafkaMember(Member):
-    """One AIOKafkaConsumer, on a loop that runs only during our calls."""
+    """One AIOKafkaConsumer, on a loop that runs only during our calls.
+
+    Works around two defects of aiokafka that set a group back: it takes a refused
+    OffsetFetch for "nothing is committed", and repeats a refused commit even after the
+    partition was taken away.
+    """
 
     ASSIGNORS = {  # noqa: RUF012 - constant
         "range": RangePartitionAssignor,
@@ -258,12 +266,14 @@ class AiokafkaMember(Member):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
+        self._committing: asyncio.Task[object] | None = None
         self._loop = asyncio.Runner()
         self._consumer = self._loop.run(self._start())
 
     async def _start(self) -> Any:
+        settings = self.python_settings(self.ASSIGNORS)
         while True:
-            consumer = AIOKafkaConsumer(**self.python_settings(self.ASSIGNORS))
+            consumer = AIOKafkaConsumer(**{**settings, "auto_offset_reset": "none"})
             consumer.subscribe([self.topic], listener=_AiokafkaListener(self))
             try:
                 await consumer.start()
@@ -277,18 +287,49 @@ class AiokafkaMember(Member):
         wanted = self._consumer.getmany(
             timeout_ms=int(POLL_S * 1000), max_records=BATCH
         )
-        return _rows_of(self._loop.run(wanted))
+        try:
+            return _rows_of(self._loop.run(wanted))
+        except NoOffsetForPartitionError:
+            self._loop.run(self._begin())
+            return ()
+
+    async def _begin(self) -> None:
+        """Starts to read partitions that really have no commit."""
+        group = self.settings["group"]
+        try:
+            async with Admin(bootstrap_servers=self.bootstrap) as admin:
+                known = (await admin.list_consumer_group_offsets({group: None}))[group]
+        except KohortError:  # the broker is away; the next poll asks again
+            return
+        for each in self._consumer.assignment():
+            if (each.topic, each.partition) not in known:
+                self._consumer.seek(each, 0)
 
     def _commit(self, offsets: dict[int, int]) -> bool:
         wanted = {
             AiokafkaPartition(self.topic, place): offset
             for place, offset in offsets.items()
         }
+
+        async def commit() -> None:
+            self._committing = asyncio.create_task(self._consumer.commit(wanted))
+            await asyncio.wait({self._committing})
+
+        self._loop.run(commit())
+        assert self._committing is not None
         try:
-            self._loop.run(self._consumer.commit(wanted))
+            self._committing.result()
+        except asyncio.CancelledError:
+            return False
         except (AiokafkaError, IllegalStateError):  # refused, or revoked meanwhile
             return False
         return True
+
+    def gone(self, partitions: Iterable[int]) -> None:
+        """Called by the library's callbacks, for revoked and lost partitions."""
+        super().gone(partitions)
+        if self._committing is not None:
+            self._committing.cancel()
 
     def identity(self) -> tuple[str, int]:
         """From the coordinator's fields: aiokafka has no public method."""
