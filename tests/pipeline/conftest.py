@@ -26,7 +26,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.default.parallelism": "4",
     **QUICK,
-    "spark.sql.streaming.stopTimeout": "30s",
+    "spark.sql.streaming.stopTimeout": "120s",
 }
 
 
