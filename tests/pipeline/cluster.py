@@ -107,6 +107,7 @@ def spark_process(
                 str(SPARK_HOME / "bin" / program),
                 *arguments,
             ],
+            cwd=log.parent,  # Spark Connect makes a folder there
             env=environment(**settings),
             stdout=file,
             stderr=subprocess.STDOUT,
