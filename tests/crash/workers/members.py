@@ -319,10 +319,8 @@ class AiokafkaMember(Member):
         assert self._committing is not None
         try:
             self._committing.result()
-        except asyncio.CancelledError:
-            return False
-        except (AiokafkaError, IllegalStateError):  # refused, or revoked meanwhile
-            return False
+        except (asyncio.CancelledError, AiokafkaError, IllegalStateError):
+            return False  # refused, or revoked meanwhile
         return True
 
     def gone(self, partitions: Iterable[int]) -> None:
