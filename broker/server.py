@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, get_args
 
-from kohort.broker import telemetry
+from kohort.broker import telemetry, transports
 from kohort.broker.clock import BrokerClock, Mode, RealClock
 from kohort.broker.cluster.cluster import Cluster, ClusterError, Node
 from kohort.broker.cluster.status import status
@@ -108,6 +108,8 @@ class Listener:
             reuse_port=False,
             start_serving=False,
         )
+        for listening in self._server.sockets:
+            transports.send_unpaced(listening)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def _connection(self) -> Connection:

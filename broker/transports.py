@@ -8,6 +8,8 @@ import sys
 
 _CLOSE_WAIT = b"\x08"
 """Linux's TCP state CLOSE_WAIT: the client has closed its sending side."""
+_UNPACED = b"reno"
+"""The congestion control that every Linux has, and that sends without timers."""
 
 
 def writelines_pauses(transport: asyncio.Transport) -> bool:
@@ -32,6 +34,18 @@ def keep_alive(transport: asyncio.BaseTransport) -> None:
     sock = transport.get_extra_info("socket")
     if sock is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def send_unpaced(listening: socket.socket) -> None:
+    """Connections within this machine send without pacing.
+
+    BBR, the default of some systems, spreads packets over time for the sake of a
+    network. Within a machine, its timers only cost CPU time. The connections that the
+    socket accepts take over the setting.
+    """
+    address = listening.getsockname()[0]
+    if sys.platform == "linux" and address.startswith(("127.", "::1")):
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _UNPACED)
 
 
 def is_half_closed(transport: asyncio.BaseTransport) -> bool:

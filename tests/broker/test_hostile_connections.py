@@ -8,6 +8,7 @@ import itertools
 import json
 import socket
 import struct
+import sys
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -210,6 +211,18 @@ async def test_the_system_looks_after_silent_clients() -> None:
         async with Broker() as broker:
             wired(broker, accepted)
         assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no BBR")
+async def test_connections_within_the_machine_are_not_paced(by_hand: ByHand) -> None:
+    """An accepted connection has the listener's congestion control."""
+    async with connected_to(by_hand.listener.host, by_hand.listener.port):
+        await until(lambda: by_hand.listener.connections)
+        (connection,) = by_hand.listener.connections
+        transport = connection._transport  # noqa: SLF001 - clients do not see it
+        accepted = transport.get_extra_info("socket")
+        control = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        assert control.startswith(b"reno\0")
 
 
 async def test_pipelined_requests_let_others_in_between() -> None:
