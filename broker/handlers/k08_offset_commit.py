@@ -16,7 +16,7 @@ from kohort.broker.coordinator.events import (
     OffsetRow,
     Offsets,
 )
-from kohort.broker.coordinator.offsets import COMMITTED, is_too_long
+from kohort.broker.coordinator.offsets import is_too_long
 from kohort.broker.handlers.commits import ROW_COST, SLICE, Found, largest_batch
 from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import Pace, Work
@@ -88,7 +88,7 @@ def answer_at_once(
         offsets = _all_known(topics, version, wanted)
         if offsets is None or message.retention_time_ms != -1:
             return None
-    is_done = node.commit(
+    error = node.commit(
         message.group_id,
         message.generation_id_or_member_epoch,
         message.member_id,
@@ -96,9 +96,9 @@ def answer_at_once(
         client,
         offsets,
     )
-    if not is_done:
+    if error is None:
         return None
-    return kept.body if kept else _body_for(version, ErrorCode.NONE, wanted)
+    return kept.body if kept and not error else _body_for(version, error, wanted)
 
 
 def handle(request: Request) -> Work | None:
@@ -110,7 +110,7 @@ def handle(request: Request) -> Work | None:
         request, len(offsets), has_texts=any(offsets.metadata)
     ):
         return _in_pieces(request)
-    _submit(request, request, offsets)
+    request.node.submit_group_event(_commit(request, request, offsets))
     return None
 
 
@@ -271,10 +271,10 @@ def _in_pieces(request: Request) -> Work:
         and (yield from _is_too_large(request, found, pace))
     ):
         token = _Token(request, found, pace, is_refused=True)
-        _submit(token, request, NO_OFFSETS)
+        request.node.submit_group_event(_commit(token, request, NO_OFFSETS))
     elif found.count:
         token = _Token(request, found, pace)
-        _submit(token, request, found.offsets)
+        request.node.submit_group_event(_commit(token, request, found.offsets))
     else:
         yield from _reply(request, found, CommitResult(ErrorCode.NONE), pace)
 
@@ -365,22 +365,6 @@ class _Token:
 
 
 # -- events and responses
-
-
-def _submit(token: Request | _Token, request: Request, offsets: Offsets) -> None:
-    """Passes the commit to the coordinator, on the short way if it can take that."""
-    event = _commit(token, request, offsets)
-    if event.retention_ms == -1 and request.node.commit(
-        event.group_id,
-        event.generation_id,
-        event.member_id,
-        event.group_instance_id,
-        event.client,
-        offsets,
-    ):
-        token.answer(COMMITTED)
-    else:
-        request.node.submit_group_event(event)
 
 
 def _commit(token: object, request: Request, offsets: Offsets) -> CommitOffsets:

@@ -214,34 +214,37 @@ class GroupDriver:
         group_instance_id: str | None,
         client: Client,
         offsets: Offsets,
-    ) -> bool:
+    ) -> ErrorCode | None:
         """Handles a commit on the short way: its records are written at once.
 
         Returns:
-            True if the offsets are committed. False if nothing was done, and `submit`
-            has to handle the commit: it does more than store offsets, or may have to
-            wait or to be undone.
+            NONE if the offsets are committed; NOT_COORDINATOR if the log cannot be
+            written. None if nothing was done, and `submit` has to handle the commit:
+            it does more than store offsets, or may have to wait or to be undone.
         """
         if self._linger_ms > 0:
-            return False
+            return None
         coordinator, now = self.coordinator, self._clock.now()
         group = coordinator.prepare_commit(
             group_id, generation_id, member_id, group_instance_id, offsets, now
         )
         if group is None:
-            return False
+            return None
         now_ms = int(now * 1000)
         try:
             if not self._log.write_commit(group_id, offsets, now_ms):
-                return False
-        except (WireError, StorageError):
-            return False
+                return None
+        except WireError:
+            return None
+        except StorageError:
+            self._lost()
+            return ErrorCode.NOT_COORDINATOR
         notice = coordinator.finish_commit(
             group, member_id, group_instance_id, client, offsets, now_ms
         )
         if notice is not None:
             self._publish(notice, now)
-        return True
+        return ErrorCode.NONE
 
     def _run(self, effects: list[Effect]) -> None:
         publish, now = self._publish, self._now

@@ -249,11 +249,11 @@ class Shards:
         group_instance_id: str | None,
         client: Client,
         offsets: Offsets,
-    ) -> bool:
-        """Handles a commit on the short way; False: `submit` has to handle it."""
+    ) -> ErrorCode | None:
+        """Handles a commit on the short way; None: `submit` has to handle it."""
         shard = self._of_group.get(group_id)
         if shard is None or not shard.is_active or shard.node_id != node_id:
-            return False
+            return None
         return shard.driver.commit(  # type: ignore[union-attr]  # it is active
             group_id, generation_id, member_id, group_instance_id, client, offsets
         )

@@ -87,6 +87,11 @@ class Scene:
         self.driver.submit(event)
         return pending
 
+    def commit_at_once(self, group: str) -> ErrorCode | None:
+        """The same on the short way."""
+        offsets = Offsets.of([("t", 0, 2, -1, "", None)])
+        return self.driver.commit(group, -1, "", None, Client("c", "/h"), offsets)
+
 
 def test_requests_of_one_turn_share_a_window() -> None:
     """By default an assignment is written in the next turn of the event loop.
@@ -95,8 +100,10 @@ def test_requests_of_one_turn_share_a_window() -> None:
     """
     scene = Scene()
     assert scene.commit("g").answered
+    assert scene.commit_at_once("g") == ErrorCode.NONE
     syncing = scene.sync()
     commit = scene.commit("h")
+    assert scene.commit_at_once("g") is None
     assert not syncing.answered
     assert not commit.answered
     scene.turn()
@@ -219,6 +226,17 @@ def test_a_known_group_whose_log_cannot_be_written() -> None:
     assert (scene.lost, waiting.answered) == (1, False)
     (reply,) = scene.driver.coordinator.unload()
     assert reply == Reply(waiting, CommitResult(ErrorCode.NOT_COORDINATOR))
+    assert scene.notices == ["group_state", "offsets_committed"]
+
+
+def test_a_commit_on_the_short_way_whose_log_cannot_be_written() -> None:
+    """It is tried once; the coordinator ends, and nothing has changed."""
+    scene = Scene()
+    scene.commit("g")
+    scene.log.is_full = True
+    assert scene.commit_at_once("g") == ErrorCode.NOT_COORDINATOR
+    assert scene.lost == 1
+    assert scene.driver.coordinator.groups["g"].offsets["t", 0][0] == 1
     assert scene.notices == ["group_state", "offsets_committed"]
 
 
