@@ -13,11 +13,13 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.broker.log import files
 from kohort.broker.log.transactions import AbortedTransaction
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ABORTED_ENTRY: Final = 34
 _VERSION: Final = 0

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from kohort.broker import descriptors
 from kohort.broker.log.store import StorageError, Stored
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _INDEX_BYTES = 32 * 1024 * 1024
 _OPEN = os.O_RDWR | os.O_CLOEXEC
