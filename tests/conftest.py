@@ -37,6 +37,8 @@ pytest.register_assert_rewrite(
     "tests.client.sent_requests",
     "tests.control.shell",
     "tests.coordinator.context",
+    "tests.coordinator.driver",
+    "tests.coordinator.member",
     "tests.interop.plays",
     "tests.interop.scene",
     "tests.timeline.browser_page",

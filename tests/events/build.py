@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.coordinator.context import START, Context
+from tests.coordinator.context import Context
+from tests.coordinator.driver import START
 
 from kohort.broker.events.account import Accounts
 from kohort.broker.events.account.values import Event

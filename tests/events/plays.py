@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.coordinator.context import Context, Member, subscribed
-from tests.coordinator.test_machine import dealt
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member, dealt, subscribed
 
 from kohort.broker.coordinator.events import TopicsDeleted
 

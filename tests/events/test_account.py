@@ -7,7 +7,8 @@ from collections.abc import Callable
 from itertools import takewhile
 
 import pytest
-from tests.coordinator.context import Context, Member
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member
 from tests.events.build import SECOND, accounted, recorded
 from tests.events.checks import check
 from tests.events.test_why_fold import COOPERATIVE, EAGER, consumer, divide, given

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.coordinator.context import Context, Member
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member
 from tests.events.build import SECOND, Stream, recorded
 
 from kohort.broker.events.account.values import Holding

@@ -9,7 +9,8 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.coordinator.context import Context, Member, assign
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member, assign
 from tests.events.build import BEGIN, SECOND, Stream, recorded
 from tests.events.test_why_fold import EAGER, consumer, divide
 from tests.events.test_why_fold import given as shares

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.coordinator.context import read_log
+from tests.coordinator.driver import read_log
 from tests.fuzz.target import Target
 
 from kohort.broker.coordinator.coordinator import Coordinator

@@ -14,7 +14,9 @@ from collections.abc import Collection, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
-from tests.coordinator.context import START, Context, Member, Pending, subscribed
+from tests.coordinator.context import Context
+from tests.coordinator.driver import START, Pending
+from tests.coordinator.member import Member, subscribed
 
 from kohort.broker.clock import ns
 from kohort.broker.coordinator.coordinator import Coordinator
