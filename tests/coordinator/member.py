@@ -14,12 +14,7 @@ from kohort.broker.coordinator.effects import (
     JoinResult,
     SyncResult,
 )
-from kohort.broker.coordinator.events import (
-    Client,
-    Heartbeat,
-    Join,
-    Sync,
-)
+from kohort.broker.coordinator.events import Client, Heartbeat, Join, Sync
 from kohort.protocol.consumer import Assignment, Subscription, TopicPartitions, encode
 
 

@@ -16,21 +16,14 @@ from collections.abc import Callable
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.coordinator.context import Context
 from tests.coordinator.driver import Pending, R
 from tests.coordinator.member import Member, dealt, subscribed
 
 from kohort.broker.coordinator.effects import Append
 from kohort.broker.coordinator.events import Event, Join, Sync, TopicsDeleted
-from kohort.protocol.consumer import (
-    decode_assignment,
-)
+from kohort.protocol.consumer import decode_assignment
 
 LONGEST_REBALANCE_MS = 8_000
 LONGEST_DELAY_MS = 2_000

@@ -12,12 +12,7 @@ from tests.events.build import SECOND, Stream, recorded
 from kohort.broker.events.account.values import Holding
 from kohort.control.why import Account, History, Outcome, history
 from kohort.control.why.words import duration
-from kohort.protocol.consumer import (
-    Assignment,
-    Subscription,
-    TopicPartitions,
-    encode,
-)
+from kohort.protocol.consumer import Assignment, Subscription, TopicPartitions, encode
 
 EAGER = "range"
 COOPERATIVE = "cooperative-sticky"

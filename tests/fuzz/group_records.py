@@ -11,13 +11,7 @@ from tests.coordinator.driver import read_log
 from tests.fuzz.target import Target
 
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import (
-    Append,
-    Arm,
-    Effect,
-    Notice,
-    Record,
-)
+from kohort.broker.coordinator.effects import Append, Arm, Effect, Notice, Record
 from kohort.broker.coordinator.events import DescribeGroup, Expired, ListGroups
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.render import render
