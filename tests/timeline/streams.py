@@ -379,3 +379,12 @@ def _turns(scenes: Sequence[Scene]) -> Iterator[None]:
             scene.commit()
             yield
         number += 1
+
+
+def when(events: list[Event], kind: str, **fields: object) -> float:
+    """The time of the first event of a kind, in ms after the first of all."""
+    first = events[0]["time_ns"]
+    for event in events:
+        if event["kind"] == kind and fields.items() <= event.items():
+            return float(event["time_ns"] - first) / 1e6
+    raise LookupError(kind)
