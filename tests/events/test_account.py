@@ -11,7 +11,7 @@ from tests.coordinator.context import Context
 from tests.coordinator.member import Member
 from tests.events.build import SECOND, accounted, recorded
 from tests.events.checks import check
-from tests.events.test_why_fold import COOPERATIVE, EAGER, consumer, divide, given
+from tests.events.consumers import COOPERATIVE, EAGER, consumer, divide, given
 
 from kohort.broker.events.account import Account, Accounts, Outcome, membership
 from kohort.broker.events.account.readers import Readers
