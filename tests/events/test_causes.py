@@ -6,7 +6,8 @@ import pytest
 from tests.coordinator.context import Context
 from tests.events.build import accounted, recorded
 from tests.events.checks import check
-from tests.events.plays import PLAYS, S
+from tests.events.plays.scene import S
+from tests.events.plays.table import PLAYS
 
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import Notice
