@@ -104,7 +104,7 @@ class Cluster:
         changes: number of changes to saved state; continues after a restart.
         connections: the number of connections that all nodes have accepted.
         open_connections: the open connections, by number.
-        fetch_watch: notes the records sent to clients; None: no one needs them.
+        fetch_watch: notes the records sent to clients; None: they are not needed.
     """
 
     def __init__(

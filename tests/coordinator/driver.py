@@ -182,7 +182,7 @@ class Driver:
             del self.waiting[pending]
             pending.answer(effect.result)
             assert pending.result.error_code == ErrorCode.NOT_COORDINATOR
-        assert not self.waiting, "everybody who waited is told"
+        assert not self.waiting, "unloading answers all requests that wait"
         self.restart()
 
     # -- the driver

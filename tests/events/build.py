@@ -226,7 +226,7 @@ class Stream:
         self.state = "CompletingRebalance" if ids else "Empty"
 
     def divided(self, owned: Mapping[str, Sequence[int]]) -> None:
-        """The leader has divided, and everybody synced."""
+        """The leader has sent the assignment, and all members synced."""
         self.say("assignment_made", self.members[0], leader=self.ids[self.members[0]])
         self.state = "Stable"
         for name, new in owned.items():

@@ -190,7 +190,7 @@ def _static(context: Context) -> tuple[Member, Member]:
 
 
 def test_an_empty_group_has_a_cause_of_its_own(context: Context) -> None:
-    """Everybody left; the one that comes back much later reads everything again."""
+    """All members left; the one that comes back much later reads everything again."""
     ana, ben = pair(context, EAGER)
     ana.commit("t", 1)
     ben.leave()
