@@ -23,7 +23,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, TypeVar
 
-from tests.coordinator.context import Context, Pending
+from tests.coordinator.context import Context
+from tests.coordinator.driver import Pending
 from tests.groups.states import PLAYS, STATES, Scene
 from tests.groups.test_documented_tables import ANSWERS
 from tests.wire import frames
@@ -180,7 +181,8 @@ class BrokerContext(Context):
         for each in self._sockets:
             each.close()
 
-    def _ask(self, event: Any, pending: Pending[R]) -> Pending[R]:
+    def ask(self, event: Any, pending: Pending[R]) -> Pending[R]:
+        """Sends the request on a new connection."""
         name, version, message = request_of(event, self._group)
         connection = connect(self.address)
         self._sockets.append(connection)

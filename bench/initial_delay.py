@@ -26,7 +26,9 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tests.coordinator.context import Context, Member, Pending, assign
+from tests.coordinator.context import Context
+from tests.coordinator.driver import Pending
+from tests.coordinator.member import Member, assign
 from tests.wire.client import WireClient
 
 from kohort.broker.coordinator.effects import JoinResult, SyncResult

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import operator
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,21 +17,18 @@ from kohort.client.errors import (
     ConfigError,
     KohortError,
     RequestTimedOutError,
-    UnknownTopicError,
-    error_of,
 )
 from kohort.client.lifecycle import Client, Lifecycle
 from kohort.client.network.cluster import Cluster
-from kohort.client.network.metadata import NO_NODE, Metadata, PartitionInfo
+from kohort.client.network.metadata import PartitionInfo
 from kohort.client.offsets import Committable, TopicPartition, committable
 from kohort.client.producing.accumulator import NEVER, Accumulator
 from kohort.client.producing.batches import OVERHEAD, Batch, Headers
 from kohort.client.producing.encoding import check_timestamp, encode
-from kohort.client.producing.partitioners import StickyPartitioner, partition_for_key
 from kohort.client.producing.sender import API, Sender
+from kohort.client.producing.topics import Choice, Topics, no_partition
 from kohort.client.settings import K, ProducerSettings, V
 from kohort.client.transactions.driver import TransactionDriver
-from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import NO_TIMESTAMP
 
 if TYPE_CHECKING:  # a producer does not load the consumer
@@ -67,14 +63,6 @@ class RecordMetadata(NamedTuple):
 Delivery = asyncio.Future[RecordMetadata]
 
 
-class _Choice(NamedTuple):
-    """The partitions of a topic."""
-
-    all: Sequence[int]
-    available: Sequence[int]
-    """Those that have a leader."""
-
-
 class Producer(Client, Generic[K, V]):
     """Sends records; keys are K and values V: bytes without serializers.
 
@@ -103,13 +91,8 @@ class Producer(Client, Generic[K, V]):
     def __init__(self, config: ProducerConfig | None = None, **settings: Any) -> None:
         self.config = ProducerConfig.choose(config, settings)
         self._life = Lifecycle("producer", API)
-        random = Random()
-        self._random = random
+        self._random = Random()
         self._accumulator = Accumulator(self.config)
-        self._sticky = StickyPartitioner(
-            self.config.batch_size, self._accumulator.fits, random
-        )
-        self._choices: dict[str, _Choice] = {}
         # (bytes, waiter) for each `send` that waits for memory, in order.
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._flushes: list[tuple[int, asyncio.Future[None]]] = []
@@ -117,6 +100,7 @@ class Producer(Client, Generic[K, V]):
         # From `start` on:
         self._cluster: Cluster
         self._sender: Sender
+        self._topics: Topics
         self._transactions: TransactionDriver | None = None
         self._loop: asyncio.AbstractEventLoop
 
@@ -139,8 +123,8 @@ class Producer(Client, Generic[K, V]):
         await self._life.connect(cluster)
         self._loop = asyncio.get_running_loop()
         self._cluster = cluster
-        cluster.listeners.append(self._metadata_changed)
         config, core = self.config, None
+        self._topics = Topics(cluster, config, self._accumulator.fits, self._random)
         if config.transactional_id is not None:
             self._transactions = TransactionDriver(
                 cluster, config, config.transactional_id, self
@@ -244,12 +228,12 @@ class Producer(Client, Generic[K, V]):
                 self._gives_way = False
                 await asyncio.sleep(0)
             deadline = None
-            choice = self._choices.get(topic)
+            choice = self._topics.known.get(topic)
             if choice is None or (
                 partition is not None and partition >= len(choice.all)
             ):
                 deadline = self._cluster.deadline(self.config.max_block_ms)
-                choice = await self._choice(topic, partition, deadline)
+                choice = await self._topics.find(topic, partition, deadline)
             size = len(tail) + OVERHEAD
             if self._waiters or not self._accumulator.has_room(size):
                 if deadline is None:
@@ -285,16 +269,16 @@ class Producer(Client, Generic[K, V]):
     def _append(
         self,
         topic: str,
-        choice: _Choice,
+        choice: Choice,
         partition: int | None,
         key: bytes | None,
         tail: bytes,
         timestamp_ms: int,
     ) -> Delivery:
         if partition is None:
-            partition = self._partition(topic, choice, key, len(tail))
+            partition = self._topics.choose(topic, choice, key, len(tail))
         elif not 0 <= partition < len(choice.all):
-            raise _no_partition(topic, partition)
+            raise no_partition(topic, partition)
         if self._transactions is not None:
             self._transactions.add_partition(topic, partition)
         delivery: Delivery = self._loop.create_future()
@@ -308,21 +292,6 @@ class Producer(Client, Generic[K, V]):
         elif when < NEVER:
             self._sender.wake_at(when)
         return delivery
-
-    def _partition(
-        self, topic: str, choice: _Choice, key: bytes | None, size: int
-    ) -> int:
-        config = self.config
-        if config.partitioner is not None:
-            partition = operator.index(
-                config.partitioner(topic, key, choice.all, choice.available)
-            )
-            if not 0 <= partition < len(choice.all):
-                raise _no_partition(topic, partition)
-            return partition
-        if key is not None and not config.partitioner_ignore_keys:
-            return partition_for_key(key, len(choice.all))
-        return self._sticky.partition(topic, size, choice.all, choice.available)
 
     # -- transactions
 
@@ -430,42 +399,8 @@ class Producer(Client, Generic[K, V]):
         """
         self._life.check()
         deadline = self._cluster.deadline(self.config.max_block_ms)
-        await self._choice(topic, None, deadline)
+        await self._topics.find(topic, None, deadline)
         return self._cluster.metadata.partitions(topic)
-
-    async def _choice(
-        self, topic: str, partition: int | None, deadline: float
-    ) -> _Choice:
-        """Waits until a topic has partitions, or one partition."""
-        if partition is not None and partition < 0:
-            raise _no_partition(topic, partition)
-
-        async def attempt() -> None:
-            await self._cluster.add_topics([topic])
-            if not self._knows(topic, partition):
-                await self._cluster.refresh()
-            found = self._cluster.metadata.topics.get(topic)
-            if not self._knows(topic, partition):
-                code = found.error_code if found is not None else 0
-                raise error_of(
-                    code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    api="Metadata",
-                    topic=topic,
-                    partition=partition,
-                )
-
-        where = {"api": "Metadata", "topic": topic, "partition": partition}
-        await self._cluster.retrying(deadline, attempt, **where)
-        rows = self._cluster.metadata.partitions(topic)
-        available = [p.partition for p in rows if p.leader_id != NO_NODE]
-        choice = self._choices[topic] = _Choice(range(len(rows)), available)
-        return choice
-
-    def _knows(self, topic: str, partition: int | None) -> bool:
-        return len(self._cluster.metadata.partitions(topic)) > (partition or 0)
-
-    def _metadata_changed(self, _: Metadata) -> None:
-        self._choices.clear()
 
     async def _wait_for_room(self, topic: str, size: int, deadline: float) -> None:
         """Waits until there is memory, in the order of calls."""
@@ -599,12 +534,3 @@ class Producer(Client, Generic[K, V]):
         """Sends batches that can be sent now."""
         self.progressed()
         self._sender.wake()
-
-
-def _no_partition(topic: str, partition: int) -> UnknownTopicError:
-    return UnknownTopicError(
-        "the topic has no such partition",
-        topic=topic,
-        partition=partition,
-        retriable=False,
-    )

@@ -22,6 +22,7 @@ from kohort.broker.coordinator.state import STABLE, GroupState
 from kohort.broker.events.render import assigned
 from kohort.control import group_views
 from kohort.control.group_members import MemberName, listed, rows_of
+from kohort.control.states import state_named
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.effects import Notice
@@ -273,7 +274,9 @@ class HasState(Condition):
         generation: int | None = None,
     ) -> None:
         super().__init__(group)
-        self._state = None if state is None else _state(state)
+        self._state = (
+            None if state is None else state_named(state, GroupState, "group state")
+        )
         self._members = members
         self._generation = generation
         words = "exists" if state is None else f"is {self._state}"
@@ -467,14 +470,6 @@ class AllOf(Condition):
         """The state of the group, from the first condition that is not met."""
         amiss = (each for each in self._conditions if not each.is_met())
         return next(amiss, self._conditions[0]).now()
-
-
-def _state(name: str) -> GroupState:
-    for state in GroupState:
-        if state.lower() == name.lower():
-            return state
-    known = ", ".join(GroupState)
-    raise ValueError(f"unknown group state {name!r}; the states are: {known}")
 
 
 def _whose(name: MemberName | None) -> str:

@@ -21,14 +21,8 @@ from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from kohort.broker.events.schema import (
-    BY_NAME,
-    COMMON,
-    ROWS,
-    SCHEMA_VERSION,
-    Field,
-    Type,
-)
+from kohort.broker.events.fields import Field, Type
+from kohort.broker.events.schema import BY_NAME, COMMON, ROWS, SCHEMA_VERSION
 from kohort.control.terminal import fail
 
 T = TypeVar("T")

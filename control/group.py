@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from kohort.broker.clock import ns
 from kohort.broker.cluster.cluster import ClusterError
 from kohort.broker.coordinator import events
-from kohort.broker.coordinator.effects import CommandResult
 from kohort.broker.coordinator.state import GroupState
 from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.topics.topic import NO_NODE
@@ -37,7 +36,8 @@ from kohort.control.group_members import (
 )
 from kohort.control.group_moves import Move
 from kohort.control.held_back import waiting
-from kohort.control.power import PowerError, next_node
+from kohort.control.power import PowerError, next_node, refusal_of
+from kohort.control.states import state_named
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.group import Group as CoordinatedGroup
@@ -263,11 +263,9 @@ class Group:
         Raises:
             PowerError: a group cannot be held in that state.
         """
-        names = {each.lower(): each for each in GroupState}
-        known = None if state is None else names.get(state.lower())
-        if state is not None and known is None:
-            there_are = ", ".join(GroupState)
-            raise PowerError(f"unknown state {state!r}; the states are: {there_are}")
+        known = (
+            None if state is None else state_named(state, GroupState, error=PowerError)
+        )
         self._do(events.HoldGroup(ResultSlot(), self.group_id, known))
 
     def release(self) -> None:
@@ -316,12 +314,9 @@ class Group:
 
     def _do(self, command: events.Command) -> None:
         self.broker.cluster.shards.command(command)
-        slot = command.token
-        assert isinstance(slot, ResultSlot)
-        result = slot.result
-        assert isinstance(result, CommandResult)
-        if result.refusal is not None:
-            raise self._refused(result.refusal)
+        refusal = refusal_of(command.token)
+        if refusal is not None:
+            raise self._refused(refusal)
 
     def _refused(self, why: str) -> PowerError:
         return PowerError(f"group {self.group_id!r}: {why}")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kohort.broker.coordinator.effects import CommandResult
+from kohort.broker.handlers.result_slot import ResultSlot
+
 if TYPE_CHECKING:
     from kohort.broker.server import Broker
 
@@ -15,6 +18,14 @@ _MORE_NODES: Final = (
 
 class PowerError(RuntimeError):
     """A command is impossible in the current state; the message says why."""
+
+
+def refusal_of(token: object) -> str | None:
+    """Returns why a command was refused, by its token; None if it was performed."""
+    assert isinstance(token, ResultSlot)
+    result = token.result
+    assert isinstance(result, CommandResult)
+    return result.refusal
 
 
 def next_node(broker: Broker, current: int) -> int:

@@ -21,11 +21,11 @@ from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.log.store import StorageError
 from kohort.broker.topics.topic import NO_NODE
 from kohort.broker.transactions import events
-from kohort.broker.transactions.events import CommandResult
 from kohort.broker.transactions.state import ONGOING, PREPARED, TransactionState
 from kohort.control import conditions
 from kohort.control.conditions import PATIENCE_S
-from kohort.control.power import PowerError, next_node
+from kohort.control.power import PowerError, next_node, refusal_of
+from kohort.control.states import state_named
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.effects import Notice
@@ -162,11 +162,7 @@ class Transaction:
         Raises:
             PowerError: a transaction cannot be held in that state.
         """
-        names = {each.lower(): each for each in TransactionState}
-        known = names.get(state.lower())
-        if known is None:
-            there_are = ", ".join(TransactionState)
-            raise PowerError(f"unknown state {state!r}; the states are: {there_are}")
+        known = state_named(state, TransactionState, error=PowerError)
         self._do(events.HoldTransaction(ResultSlot(), self.transactional_id, known))
 
     def release(self) -> None:
@@ -204,12 +200,9 @@ class Transaction:
             self.broker.cluster.transactions.command(command)
         except StorageError as error:
             raise PowerError(str(error)) from error
-        slot = command.token
-        assert isinstance(slot, ResultSlot)
-        result = slot.result
-        assert isinstance(result, CommandResult)
-        if result.refusal is not None:
-            raise PowerError(f"transaction {self.transactional_id!r}: {result.refusal}")
+        refusal = refusal_of(command.token)
+        if refusal is not None:
+            raise PowerError(f"transaction {self.transactional_id!r}: {refusal}")
 
     # -- conditions
 
@@ -238,7 +231,11 @@ class _HasState:
 
     def __init__(self, transaction: Transaction, state: str | None) -> None:
         self._transaction = transaction
-        self._state = None if state is None else _state(state)
+        self._state = (
+            None
+            if state is None
+            else state_named(state, TransactionState, "transaction state")
+        )
         self.words = "exists" if state is None else f"is {self._state}"
         self.unheard = conditions.all_but(STATE)
 
@@ -275,11 +272,3 @@ class _HasState:
     def story(self) -> str:
         """None: `kohort why` tells the history of groups."""
         return ""
-
-
-def _state(name: str) -> TransactionState:
-    for state in TransactionState:
-        if state.lower() == name.lower():
-            return state
-    known = ", ".join(TransactionState)
-    raise ValueError(f"unknown transaction state {name!r}; the states are: {known}")

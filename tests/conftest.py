@@ -30,13 +30,16 @@ settings.register_profile("kohort", deadline=None, max_examples=15)
 settings.register_profile("ci", deadline=None, max_examples=50, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "kohort"))
 
-# Before they are imported, by tests of several folders: their asserts should explain as
-# much as those of a test.
+# Before they are imported: their asserts should explain as much as those of a test.
 pytest.register_assert_rewrite(
-    "tests.client.stage",
     "tests.client.sent_requests",
+    "tests.client.stage",
+    "tests.client.transactions.play",
     "tests.control.shell",
     "tests.coordinator.context",
+    "tests.coordinator.driver",
+    "tests.coordinator.member",
+    "tests.events.consumers",
     "tests.interop.plays",
     "tests.interop.scene",
     "tests.timeline.browser_page",

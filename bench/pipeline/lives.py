@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from tests.coordinator.context import START, Context, Member, Pending
+from tests.coordinator.context import Context
+from tests.coordinator.driver import START, Pending
+from tests.coordinator.member import Member
 
 from kohort.broker.coordinator.effects import (
     Append,

@@ -35,17 +35,9 @@ from kohort.broker.shards.credit import Credit, Sender
 from kohort.broker.shards.first_use import FirstUse
 from kohort.broker.shards.shards import Shards
 from kohort.broker.shards.transaction_shards import TransactionShards
+from kohort.broker.topics.automatic import automatic
 from kohort.broker.topics.placement import spread
-from kohort.broker.topics.settings import (
-    offsets_topic_overrides,
-    transactions_topic_overrides,
-)
-from kohort.broker.topics.topic import (
-    EVENTS_TOPIC,
-    OFFSETS_TOPIC,
-    TRANSACTIONS_TOPIC,
-    Topic,
-)
+from kohort.broker.topics.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic
 from kohort.broker.topics.topics import Topics
 
 if TYPE_CHECKING:
@@ -112,7 +104,7 @@ class Cluster:
         changes: number of changes to saved state; continues after a restart.
         connections: the number of connections that all nodes have accepted.
         open_connections: the open connections, by number.
-        fetch_watch: notes the records sent to clients; None: no one needs them.
+        fetch_watch: notes the records sent to clients; None: they are not needed.
     """
 
     def __init__(
@@ -376,22 +368,7 @@ class Cluster:
         Returns:
             Number of partitions, replication factor, own configuration.
         """
-        config = self.config
-        if name == OFFSETS_TOPIC:
-            # Kafka waits for enough brokers; a kohort cluster does not grow.
-            factor = min(config["offsets.topic.replication.factor"], len(self.nodes))
-            count = config["offsets.topic.num.partitions"]
-            return count, factor, offsets_topic_overrides(config)
-        if name == TRANSACTIONS_TOPIC:
-            factor = config["transaction.state.log.replication.factor"]
-            factor = min(factor, len(self.nodes))
-            count = config["transaction.state.log.num.partitions"]
-            return count, factor, transactions_topic_overrides(config, factor)
-        if name == EVENTS_TOPIC:
-            # One partition, so that consumers read events in order.
-            return 1, len(self.nodes), None
-        factor = min(config["default.replication.factor"], len(self.nodes))
-        return config["num.partitions"], factor, None
+        return automatic(self.config, name, len(self.nodes))
 
     def _make_encoder(self) -> Encoder:
         from kohort.broker.shards.group_records import Encoder

@@ -13,15 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kohort.broker.events.schema import (
-    COMMON,
-    KINDS,
-    ROWS,
-    SCHEMA_VERSION,
-    Field,
-    Kind,
-    Type,
-)
+from kohort.broker.events.fields import Field, Kind, Type
+from kohort.broker.events.schema import COMMON, KINDS, ROWS, SCHEMA_VERSION
 
 BEGIN = "<!-- begin: python -m kohort.broker.events.formats -->"
 END = "<!-- end -->"

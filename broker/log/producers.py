@@ -183,12 +183,9 @@ class Producers:
     def _verify(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, adds: bool
     ) -> Verification | int:
-        state = self.states.get(producer_id)
-        if state is not None:
-            if epoch < state.epoch:
-                return ErrorCode.INVALID_PRODUCER_EPOCH
-            if epoch == state.epoch and state.first_offset >= 0:
-                return ErrorCode.NONE
+        known = self._known(producer_id, epoch)
+        if known is not None:
+            return known
         found = self.verifications.get(producer_id)
         if found is None:
             found = Verification(now_ms, epoch, sequence, adds=adds)
@@ -196,6 +193,16 @@ class Producers:
         else:
             found.ask(epoch, sequence)
         return found
+
+    def _known(self, producer_id: int, epoch: int) -> ErrorCode | None:
+        """INVALID_PRODUCER_EPOCH; NONE in an open transaction; None: to be verified."""
+        state = self.states.get(producer_id)
+        if state is not None:
+            if epoch < state.epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            if epoch == state.epoch and state.first_offset >= 0:
+                return ErrorCode.NONE
+        return None
 
     def check(
         self, header: BatchHeader, verification: Verification | None = None
@@ -260,12 +267,9 @@ class Producers:
             INVALID_PRODUCER_EPOCH; INVALID_TXN_STATE if another batch or a marker came
             after the verification, and no transaction is open.
         """
-        state = self.states.get(producer_id)
-        if state is not None:
-            if epoch < state.epoch:
-                return ErrorCode.INVALID_PRODUCER_EPOCH
-            if epoch == state.epoch and state.first_offset >= 0:
-                return ErrorCode.NONE
+        known = self._known(producer_id, epoch)
+        if known is not None:
+            return known
         asked = self.verifications.get(producer_id)
         if asked is None or asked is not verification:
             return ErrorCode.INVALID_TXN_STATE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, ns
@@ -28,9 +27,6 @@ from kohort.broker.shards.led_partition import LedPartition
 from kohort.broker.shards.loader import Loader
 from kohort.broker.topics.topic import OFFSETS_TOPIC
 from kohort.protocol.errors import ErrorCode
-
-SLICE_BYTES: Final = 64 * 1024
-"""Bytes of a partition that are loaded before other tasks run: some 5 ms."""
 
 log = telemetry.Logger("shards")
 
@@ -133,16 +129,8 @@ class Shard(LedPartition[GroupDriver, Loading]):
         return Loading()
 
     def _slices(self, read: Loading) -> Iterator[None]:
-        decoder, size = Decoder(), 0
-        for batch in self._partition.batches(self._partition.log_start_offset):
-            for number, some in enumerate(decoder.read_in_pieces(batch)):
-                if number:
-                    yield
-                read.feed(some)
-            size += len(batch)
-            if size >= SLICE_BYTES:
-                size = 0
-                yield
+        decoder = Decoder()
+        yield from self._feed(decoder.read_in_pieces, read.feed)
         if decoder.skipped:
             log.warning(
                 "records_skipped",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
 
 from kohort.broker.clock import Clock
 from kohort.broker.events.bus import Events
@@ -18,9 +17,6 @@ from kohort.broker.transactions.effects import Reply, WriteMarkers
 from kohort.broker.transactions.events import TopicPartition
 from kohort.broker.transactions.load import Loading
 from kohort.broker.transactions.transaction import Transaction
-
-SLICE_BYTES: Final = 64 * 1024
-"""Bytes of a partition that are loaded before other tasks run: some 5 ms."""
 
 WriteMarker = Callable[[EndMarker, str, int, Callable[[int], object]], None]
 """Writes a marker to a partition at its leader; see `kohort.broker.cluster.markers`."""
@@ -67,16 +63,7 @@ class TransactionShard(LedPartition[TransactionDriver, Loading]):
         return Loading()
 
     def _slices(self, read: Loading) -> Iterator[None]:
-        size = 0
-        for batch in self._partition.batches(self._partition.log_start_offset):
-            for number, some in enumerate(read_in_pieces(batch)):
-                if number:
-                    yield
-                read.feed(some)
-            size += len(batch)
-            if size >= SLICE_BYTES:
-                size = 0
-                yield
+        return self._feed(read_in_pieces, read.feed)
 
     def _start(self, read: Loading) -> None:
         self.driver = TransactionDriver(

@@ -7,18 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kohort.broker.clock import Clock
+from kohort.broker.coordinator.effects import CommandResult
 from kohort.broker.events.bus import Events
 from kohort.broker.log.store import StorageError
 from kohort.broker.shards.hash import partition_of
 from kohort.broker.shards.loader import Loader
 from kohort.broker.topics.topic import Topic
-from kohort.broker.transactions.events import (
-    Command,
-    CommandResult,
-    Result,
-    TransactionEvent,
-    refused,
-)
+from kohort.broker.transactions.events import Command, Result, TransactionEvent, refused
 from kohort.broker.transactions.settings import TransactionSettings
 from kohort.broker.transactions.state import TransactionState
 from kohort.protocol.errors import ErrorCode

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kohort.broker.coordinator.effects import CommandResult
 from kohort.broker.coordinator.events import Appended, AppendFailed, Client, Expired
 from kohort.broker.transactions.settings import TransactionSettings
 from kohort.broker.transactions.state import TransactionState
@@ -183,14 +184,6 @@ class DescribeTransactionResult:
     producer_id: int = 0
     producer_epoch: int = 0
     partitions: Sequence[TopicPartition] = ()
-
-
-@slotted
-class CommandResult:
-    """The answer to a `Command`."""
-
-    refusal: str | None = None
-    """Why the command cannot be performed, in one sentence; None if it was."""
 
 
 Result = (

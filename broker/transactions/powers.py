@@ -5,10 +5,10 @@ A command ends in the same functions as the request that it stands for.
 
 from __future__ import annotations
 
+from kohort.broker.coordinator.effects import CommandResult
 from kohort.broker.transactions import ending, initialize
 from kohort.broker.transactions.events import (
     Command,
-    CommandResult,
     ExpireTransaction,
     FenceProducer,
     HoldTransaction,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.broker.test_cluster import NO_DELAY, join, offsets
 from tests.broker.test_restart import committed
-from tests.coordinator.context import Pending, protocols
+from tests.coordinator.driver import Pending
+from tests.coordinator.member import protocols
 from tests.group_log import NoLog
 from tests.manual_clock import ManualClock
 from tests.wire.client import connected

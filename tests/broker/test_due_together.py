@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from tests.coordinator.context import Pending, protocols
+from tests.coordinator.driver import Pending
+from tests.coordinator.member import protocols
 from tests.group_log import NoLog
 from tests.manual_clock import ManualClock
 

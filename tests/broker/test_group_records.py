@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.coordinator.context import Context, subscribed
+from tests.coordinator.context import Context
+from tests.coordinator.member import subscribed
 
 from kohort.broker.coordinator.effects import (
     CommitRecords,

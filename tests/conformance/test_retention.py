@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.coordinator.context import Context, Member, assign, subscribed
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member, assign, subscribed
 
 LONG = {"session_ms": 1_700_000, "rebalance_ms": 600_000}
 CHECK_S = 2

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.coordinator.context import Context, Pending, assign, subscribed
+from tests.coordinator.context import Context
+from tests.coordinator.driver import Pending
+from tests.coordinator.member import assign, subscribed
 
 from kohort.broker.coordinator.events import TopicsDeleted
 from kohort.protocol.errors import ErrorCode

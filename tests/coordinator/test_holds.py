@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.context import Context, Members, assign
+from tests.coordinator.context import Context
+from tests.coordinator.member import Members, assign
 
 HOUR_MS = 3_600_000
 PREPARING = "PreparingRebalance"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.context import Context, Member, protocols
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member, protocols
 
 
 @pytest.fixture

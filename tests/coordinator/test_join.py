@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.context import HOST, Context, assign, protocols
+from tests.coordinator.context import Context
+from tests.coordinator.driver import HOST
+from tests.coordinator.member import assign, protocols
 
 from kohort.broker.coordinator.events import Client
 from kohort.protocol.consumer import Subscription, TopicPartitions, encode

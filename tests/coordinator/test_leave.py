@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.coordinator.context import Context, protocols
+from tests.coordinator.context import Context
+from tests.coordinator.member import protocols
 
 
 def test_follower_leaves(context: Context) -> None:

@@ -8,7 +8,9 @@ Kafka's answers, unless a scene says that kohort differs.
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.context import Context, Members, read_log, subscribed
+from tests.coordinator.context import Context
+from tests.coordinator.driver import read_log
+from tests.coordinator.member import Members, subscribed
 
 from kohort.broker.coordinator.effects import (
     Arm,

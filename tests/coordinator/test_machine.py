@@ -16,22 +16,14 @@ from collections.abc import Callable
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-)
-from tests.coordinator.context import Context, Member, Pending, R, subscribed
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.coordinator.context import Context
+from tests.coordinator.driver import Pending, R
+from tests.coordinator.member import Member, dealt, subscribed
 
 from kohort.broker.coordinator.effects import Append
 from kohort.broker.coordinator.events import Event, Join, Sync, TopicsDeleted
-from kohort.protocol.consumer import (
-    Assignment,
-    TopicPartitions,
-    decode_assignment,
-    encode,
-)
+from kohort.protocol.consumer import decode_assignment
 
 LONGEST_REBALANCE_MS = 8_000
 LONGEST_DELAY_MS = 2_000
@@ -59,12 +51,6 @@ def share(members: list[str]) -> list[tuple[str, bytes]]:
         (member_id, dealt(*range(i, PARTITIONS, len(members))))
         for i, member_id in enumerate(members)
     ]
-
-
-def dealt(*partitions: int) -> bytes:
-    """An assignment of these partitions of one topic."""
-    parts = [TopicPartitions("t", partitions)] if partitions else []
-    return encode(Assignment(parts), 0)
 
 
 class Clients(RuleBasedStateMachine):
@@ -414,12 +400,13 @@ class Lingering(Context):
     def _holds(self, append: Append) -> bool:
         return append.opens_window or bool(self.held)
 
-    def _ask(self, event: Event, pending: Pending[R]) -> Pending[R]:
+    def ask(self, event: Event, pending: Pending[R]) -> Pending[R]:
+        """Submits a request; ends the window of appends if the reply waits for it."""
         if isinstance(event, Sync) and event.assignments:
             # As in Kafka, of two assignments in one window the first counts, and the
             # log has the second.
             self._end_window()
-        super()._ask(event, pending)
+        super().ask(event, pending)
         if not isinstance(event, Join | Sync) and not pending.answered:
             self._end_window()
         return pending

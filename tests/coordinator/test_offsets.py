@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.coordinator.context import START, Context, assign, protocols, subscribed
+from tests.coordinator.context import Context
+from tests.coordinator.driver import START
+from tests.coordinator.member import assign, protocols, subscribed
 
 from kohort.broker.coordinator.coordinator import CHECK_PAUSE
 from kohort.broker.coordinator.effects import OffsetRecord

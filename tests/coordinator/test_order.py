@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.coordinator.context import Context, Member, assign, protocols
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member, assign, protocols
 
 from kohort.broker.coordinator.events import Client
 from kohort.broker.coordinator.group import Group

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.context import Context, Members, assign
+from tests.coordinator.context import Context
+from tests.coordinator.member import Members, assign
 
 from kohort.broker.coordinator.events import Credited
+from kohort.protocol.errors import ErrorCode
 
 MINUTE_MS = 60_000
 
@@ -398,3 +400,24 @@ def test_limit_of_none(context: Context) -> None:
     """A limit must leave room for at least one member."""
     assert context.limit(0) == "a limit of 0 members: it must be at least 1"
     assert not context.lasting.max_sizes
+
+
+def test_a_limit_that_is_lowered_while_a_record_is_written() -> None:
+    """The group rebalances down to it; the generation before kept the limit then."""
+    context = Context(max_size=1, is_helpful=True)
+    context.limit(2)
+    (a,) = context.stable_group("A", sync=False)
+    context.is_holding = True
+    a.sync(assign(a))
+    b = context.member("B")
+    b.enter()
+    a.join()
+    assert context.describe().members[1].member_id == b.member_id
+    context.limit(None)
+    context.is_holding = False
+    context.flush()
+    assert context.state() == "PreparingRebalance"
+    a.join()
+    assert b.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+    context.sleep(30_000)
+    assert [m.member_id for m in context.describe().members] == [a.member_id]

@@ -7,7 +7,8 @@ DumpLogSegments shows.
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.context import Context, assign, subscribed
+from tests.coordinator.context import Context
+from tests.coordinator.member import assign, subscribed
 
 from kohort.broker.coordinator.effects import (
     GroupRecord,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.context import Context, Pending, assign
+from tests.coordinator.context import Context
+from tests.coordinator.driver import Pending
+from tests.coordinator.member import assign
 
 from kohort.broker.coordinator.effects import Append, Arm, Reply
 from kohort.broker.coordinator.events import (

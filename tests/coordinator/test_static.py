@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.context import Context, assign, protocols, subscribed
+from tests.coordinator.context import Context
+from tests.coordinator.member import assign, protocols, subscribed
 
 
 @pytest.mark.parametrize("metadata", [b"meta-B", b"other"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.coordinator.context import Context, assign
+from tests.coordinator.context import Context
+from tests.coordinator.member import assign
 
 
 def test_follower_first(context: Context) -> None:

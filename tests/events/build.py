@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.coordinator.context import START, Context
+from tests.coordinator.context import Context
+from tests.coordinator.driver import START
 
 from kohort.broker.events.account import Accounts
 from kohort.broker.events.account.values import Event
@@ -225,7 +226,7 @@ class Stream:
         self.state = "CompletingRebalance" if ids else "Empty"
 
     def divided(self, owned: Mapping[str, Sequence[int]]) -> None:
-        """The leader has divided, and everybody synced."""
+        """The leader has sent the assignment, and all members synced."""
         self.say("assignment_made", self.members[0], leader=self.ids[self.members[0]])
         self.state = "Stable"
         for name, new in owned.items():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kohort.broker.events.schema import BY_NAME, COMMON, ROWS, Field
+from kohort.broker.events.fields import Field
+from kohort.broker.events.schema import BY_NAME, COMMON, ROWS
 
 BY_THE_STREAM = {"schema", "run", "labels", "node", "sequence", "wall_ns"}
 """Fields that are not the coordinator's."""

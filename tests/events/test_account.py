@@ -7,10 +7,11 @@ from collections.abc import Callable
 from itertools import takewhile
 
 import pytest
-from tests.coordinator.context import Context, Member
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member
 from tests.events.build import SECOND, accounted, recorded
 from tests.events.checks import check
-from tests.events.test_why_fold import COOPERATIVE, EAGER, consumer, divide, given
+from tests.events.consumers import COOPERATIVE, EAGER, consumer, divide, given
 
 from kohort.broker.events.account import Account, Accounts, Outcome, membership
 from kohort.broker.events.account.readers import Readers
@@ -189,7 +190,7 @@ def _static(context: Context) -> tuple[Member, Member]:
 
 
 def test_an_empty_group_has_a_cause_of_its_own(context: Context) -> None:
-    """Everybody left; the one that comes back much later reads everything again."""
+    """All members left; the one that comes back much later reads everything again."""
     ana, ben = pair(context, EAGER)
     ana.commit("t", 1)
     ben.leave()

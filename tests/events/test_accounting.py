@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.coordinator.context import Context
 from tests.events.checks import check
-from tests.events.test_why_fold import consumer, divide
+from tests.events.consumers import consumer, divide
 from tests.groups.test_reasons import join, sync
 from tests.wire.client import connected
 

@@ -6,7 +6,8 @@ import pytest
 from tests.coordinator.context import Context
 from tests.events.build import accounted, recorded
 from tests.events.checks import check
-from tests.events.plays import PLAYS, S
+from tests.events.plays.scene import S
+from tests.events.plays.table import PLAYS
 
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import Notice
@@ -93,7 +94,7 @@ def test_a_static_member_that_is_waited_for_comes_back_under_another_id() -> Non
 
 
 def test_an_id_that_was_given_out_is_waited_for() -> None:
-    """From the rebalance's start to its first join, as everybody else."""
+    """From the rebalance's start to its first join, as for the others."""
     context = Context()
     (a,) = context.stable_group("A")
     b, late = context.member("B"), context.member("C")

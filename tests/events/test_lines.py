@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.coordinator.context import Pending, protocols
+from tests.coordinator.driver import Pending
+from tests.coordinator.member import protocols
 from tests.group_log import NoLog
 from tests.manual_clock import ManualClock
 

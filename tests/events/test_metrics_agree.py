@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from tests.coordinator.context import Context, Member, subscribed
-from tests.coordinator.test_machine import dealt, share
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member, dealt, subscribed
+from tests.coordinator.test_machine import share
 from tests.events.build import recorded
 
 from kohort.broker.events.account import Account, Accounts, Outcome

@@ -96,7 +96,7 @@ def test_rebalances_from_before_are_not_measured() -> None:
 
 
 def test_a_rebalance_that_comes_to_nothing_has_no_duration() -> None:
-    """Everybody leaves: it began, and that is all."""
+    """All members leave: it began, and that is all."""
     t = Telling()
     t.tell("rebalance_started", cause="member_left", culprits=[])
     t.settled(outcome="emptied")

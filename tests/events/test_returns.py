@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.coordinator.context import Context
 from tests.events.build import SECOND, Stream, recorded
+from tests.events.consumers import consumer, divide
 from tests.events.findings import quiet
-from tests.events.test_why_fold import consumer, divide
 
 from kohort.broker.events.account import Accounts, membership
 from kohort.broker.events.account.processes import RESTART_NS

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.coordinator.context import Context, Member, assign, protocols
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member, assign, protocols
 from tests.events.build import Stream, recorded
 
 from kohort.control.why import history

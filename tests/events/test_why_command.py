@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from click.testing import CliRunner, Result
 from tests.coordinator.context import Context
 from tests.events.build import Stream, recorded
-from tests.events.test_why_fold import consumer, divide
+from tests.events.consumers import consumer, divide
 
 from kohort.broker.server import Broker
 from kohort.control.commands.why import why

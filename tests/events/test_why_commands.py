@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.context import Context, Member, assign
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member, assign
 from tests.events.build import SECOND, recorded
 
 from kohort.broker.events.account.values import Gone

@@ -9,10 +9,11 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.coordinator.context import Context, Member, assign
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member, assign
 from tests.events.build import BEGIN, SECOND, Stream, recorded
-from tests.events.test_why_fold import EAGER, consumer, divide
-from tests.events.test_why_fold import given as shares
+from tests.events.consumers import EAGER, consumer, divide
+from tests.events.consumers import given as shares
 
 from kohort.broker.events.account.values import Event, Partition, count
 from kohort.control.why import Account, History, Outcome, history

@@ -7,9 +7,10 @@ import struct
 from typing import Any
 
 from tests.broker.test_hostile_connections import Wire
+from tests.broker.test_records_over_the_wire import batch
 from tests.manual_clock import ManualClock
 from tests.wire import frames
-from tests.wire.requests import join_group
+from tests.wire.requests import join_group, produce
 
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.config import Config
@@ -18,11 +19,19 @@ from kohort.broker.events.bus import Events
 from kohort.broker.faults.connection import faulty_class
 from kohort.broker.faults.plan import Faults
 from kohort.broker.ids import Ids
+from kohort.broker.server import Broker
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import BY_NAME
 
 BEAT = HeartbeatRequest("g", 1, "m")
 """A heartbeat of an unknown member: without a fault it gets UNKNOWN_MEMBER_ID."""
+ONE = produce((0, batch(b"one")))
+"""One record for partition 0."""
+QUIET = produce((0, batch(b"one")), acks=0)
+"""The same, without a response."""
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class Peer:
@@ -171,6 +180,15 @@ class Scene:
     def end(self) -> int:
         """The number of records in partition 0."""
         return self.topic.partitions[0].log_end_offset
+
+
+async def struck(broker: Broker, times: int) -> None:
+    """Waits until the broker's only rule has struck this many times."""
+    (rule,) = broker.faults.rules
+    with broker.events.subscribe(past=True) as reader:
+        while rule.strikes < times:
+            await reader.wait()
+            reader.take()
 
 
 def versions(api: str) -> range:

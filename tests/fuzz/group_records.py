@@ -7,17 +7,11 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.coordinator.context import read_log
+from tests.coordinator.driver import read_log
 from tests.fuzz.target import Target
 
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import (
-    Append,
-    Arm,
-    Effect,
-    Notice,
-    Record,
-)
+from kohort.broker.coordinator.effects import Append, Arm, Effect, Notice, Record
 from kohort.broker.coordinator.events import DescribeGroup, Expired, ListGroups
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.render import render

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from tests.coordinator.context import Context, Member, Pending, assign, subscribed
+from tests.coordinator.context import Context
+from tests.coordinator.driver import Pending
+from tests.coordinator.member import Member, assign, subscribed
 
 from kohort.broker.coordinator.effects import JoinResult, SyncResult
 

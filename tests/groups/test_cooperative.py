@@ -7,7 +7,8 @@ metadata; a member that has given up partitions joins again.
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.context import Context, Member
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member
 
 from kohort.protocol.consumer import Subscription, TopicPartitions, encode
 

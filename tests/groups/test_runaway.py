@@ -7,7 +7,8 @@ These tests count the state in the coordinator.
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.context import Context, Member
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member
 
 from kohort.protocol.errors import ErrorCode
 

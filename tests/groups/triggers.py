@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tests.coordinator.context import Context, Member, protocols, subscribed
+from tests.coordinator.context import Context
+from tests.coordinator.member import Member, protocols, subscribed
 from tests.groups.states import REBALANCE_MS, SESSION_MS, Scene
 
 Play = Callable[[], Iterator[Context]]

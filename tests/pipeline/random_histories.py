@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.coordinator.context import Member, subscribed
+from tests.coordinator.member import Member, subscribed
 from tests.coordinator.test_machine import INSTANCES, Clients
 from tests.events.build import recorded
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.coordinator.context import Context
 from tests.events.build import recorded
-from tests.events.plays import PLAYS
+from tests.events.plays.table import PLAYS
 from tests.pipeline import silver_oracle
 from tests.pipeline.events import (
     Event,

@@ -189,3 +189,7 @@ class Shown:
     def evaluate(self, code: str, argument: Any = None) -> Any:
         """Runs JavaScript in the page."""
         return self.page.evaluate(code, argument)
+
+
+Show = Callable[..., Shown]
+"""Opens a page of some events, or of an address; with settings of the browser."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.chromium import chromium
-from tests.timeline.browser_page import LOAD_MS, Shown
+from tests.timeline.browser_page import LOAD_MS, Show, Shown
 
 from kohort.control.timeline.packing import Packing
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tests.timeline.streams import Event
 
 WIDE = {"width": 1300, "height": 800}
-
-Show = Callable[..., Shown]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,9 @@ from collections.abc import Collection, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
-from tests.coordinator.context import START, Context, Member, Pending, subscribed
+from tests.coordinator.context import Context
+from tests.coordinator.driver import START, Pending
+from tests.coordinator.member import Member, subscribed
 
 from kohort.broker.clock import ns
 from kohort.broker.coordinator.coordinator import Coordinator
@@ -377,3 +379,12 @@ def _turns(scenes: Sequence[Scene]) -> Iterator[None]:
             scene.commit()
             yield
         number += 1
+
+
+def when(events: list[Event], kind: str, **fields: object) -> float:
+    """The time of the first event of a kind, in ms after the first of all."""
+    first = events[0]["time_ns"]
+    for event in events:
+        if event["kind"] == kind and fields.items() <= event.items():
+            return float(event["time_ns"] - first) / 1e6
+    raise LookupError(kind)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.chromium import CONTRAST, ENOUGH
 from tests.timeline import streams
-from tests.timeline.browser_page import Shown
+from tests.timeline.browser_page import Show, Shown
 
 pytestmark = pytest.mark.interop
 
-Show = Callable[..., Shown]
 Node = dict[str, Any]
 
 CONTROLS = {"button", "textbox", "searchbox", "combobox", "tab", "link", "rowheader"}

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from tests.timeline.browser_page import Shown
+from tests.timeline.browser_page import Show, Shown
 from tests.timeline.live_broker import Running
-
-Visit = Callable[..., Shown]
 
 MEMBER = """(name) => [...kohort.model.groups.values()]
   .flatMap((group) => group.lanes).find((lane) => lane.name === name)"""
@@ -23,7 +21,7 @@ def broker() -> Iterator[Running]:
         yield running
 
 
-def with_ana(broker: Running, visit: Visit) -> Shown:
+def with_ana(broker: Running, visit: Show) -> Shown:
     """Ana has joined, and the page that is opened then shows it."""
     broker.join("ana")
     shown = visit(broker.url)
@@ -42,7 +40,7 @@ def test_the_page_is_served_with_its_policy(broker: Running) -> None:
 
 
 @pytest.mark.interop
-def test_what_happens_is_seen(broker: Running, visit: Visit) -> None:
+def test_what_happens_is_seen(broker: Running, visit: Show) -> None:
     """Events from before the page was opened, and new ones."""
     shown = with_ana(broker, visit)
     assert "owns orders 0-5" in shown.rows[-1]
@@ -59,7 +57,7 @@ def test_what_happens_is_seen(broker: Running, visit: Visit) -> None:
 
 
 @pytest.mark.interop
-def test_a_page_that_is_opened_late(broker: Running, visit: Visit) -> None:
+def test_a_page_that_is_opened_late(broker: Running, visit: Show) -> None:
     """A group that is quiet is not forgotten, however much others do."""
     broker.join("ana")
     broker.others_do_much()
@@ -72,7 +70,7 @@ def test_a_page_that_is_opened_late(broker: Running, visit: Visit) -> None:
 
 
 @pytest.mark.interop
-def test_kohort_why_explains_what_is_live(broker: Running, visit: Visit) -> None:
+def test_kohort_why_explains_what_is_live(broker: Running, visit: Show) -> None:
     """The explanation has the broker's own words, as `kohort why` prints them."""
     shown = with_ana(broker, visit)
     found = shown.page.locator("#tab-findings .count")
@@ -89,7 +87,7 @@ def test_kohort_why_explains_what_is_live(broker: Running, visit: Visit) -> None
 
 
 @pytest.mark.interop
-def test_the_last_sign_of_life_is_seen(broker: Running, visit: Visit) -> None:
+def test_the_last_sign_of_life_is_seen(broker: Running, visit: Show) -> None:
     """Heartbeats are no events here, and the page knows them all the same."""
     shown = with_ana(broker, visit)
     heard = shown.evaluate(f"() => ({MEMBER})('ana').heard")
@@ -98,7 +96,7 @@ def test_the_last_sign_of_life_is_seen(broker: Running, visit: Visit) -> None:
 
 
 @pytest.mark.interop
-def test_a_lost_connection_is_taken_up_again(broker: Running, visit: Visit) -> None:
+def test_a_lost_connection_is_taken_up_again(broker: Running, visit: Show) -> None:
     """The page says so, goes on where it was, and has nothing twice."""
     shown = with_ana(broker, visit)
     with broker.without_http():
@@ -111,7 +109,7 @@ def test_a_lost_connection_is_taken_up_again(broker: Running, visit: Visit) -> N
 
 
 @pytest.mark.interop
-def test_a_broker_that_is_started_anew(broker: Running, visit: Visit) -> None:
+def test_a_broker_that_is_started_anew(broker: Running, visit: Show) -> None:
     """The page stays open: old members are gone, and the new run is shown."""
     shown = with_ana(broker, visit)
     broker.leave("ana")
@@ -126,7 +124,7 @@ def test_a_broker_that_is_started_anew(broker: Running, visit: Visit) -> None:
 
 
 @pytest.mark.interop
-def test_a_group_moves_to_another_node(visit: Visit) -> None:
+def test_a_group_moves_to_another_node(visit: Show) -> None:
     """Its coordinator stops: it is read by another node, and its members stay."""
     with Running(nodes=2) as broker:
         broker.join("ana")
@@ -151,7 +149,7 @@ def test_a_group_moves_to_another_node(visit: Visit) -> None:
 
 
 @pytest.mark.interop
-def test_the_chart_follows_until_one_looks_back(broker: Running, visit: Visit) -> None:
+def test_the_chart_follows_until_one_looks_back(broker: Running, visit: Show) -> None:
     """The present stays in view, until the user moves in time."""
     shown = with_ana(broker, visit)
     shown.evaluate("() => kohort.chart.view(kohort.chart.now - 500, kohort.chart.now)")

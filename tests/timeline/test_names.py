@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from tests.timeline import streams
-from tests.timeline.browser_page import Shown
+from tests.timeline.browser_page import Show, Shown
 from tests.timeline.live_broker import Running
 
 from kohort.control.commands.timeline import timeline
 
 pytestmark = pytest.mark.interop
 
-Show = Callable[..., Shown]
 
 IMAGE = "<img src=x onerror='window.hit=1'>"
 SCRIPT = "</script><script>window.hit=1</script><!--"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from tests.timeline import streams
-from tests.timeline.browser_page import Shown
+from tests.timeline.browser_page import Show
 from tests.timeline.scripted_stream import Scripted
 from tests.timeline.streams import MS, START_NS, Event, Scene
 
 pytestmark = pytest.mark.interop
 
-Show = Callable[..., Shown]
 
 ANA = "orders-consumer-1"
 BEN = "orders-consumer-2"

@@ -12,16 +12,13 @@ from tests.transactions.producing import Producer, find
 from tests.wire.client import connected
 from tests.wire.requests import create_partitions
 
+from kohort.broker.coordinator.effects import CommandResult
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace
 from kohort.broker.server import Broker
 from kohort.broker.topics.topic import TRANSACTIONS_TOPIC
-from kohort.broker.transactions.events import (
-    CommandResult,
-    HoldTransaction,
-    ReleaseTransaction,
-)
+from kohort.broker.transactions.events import HoldTransaction, ReleaseTransaction
 from kohort.broker.transactions.state import PREPARE_COMMIT
 from kohort.protocol.apis.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

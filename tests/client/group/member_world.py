@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from tests.coordinator.context import Context, Pending
+from tests.coordinator.context import Context
+from tests.coordinator.driver import Pending
 
 from kohort.broker.coordinator.events import Client as Peer
 from kohort.broker.coordinator.events import Event as GroupEvent

@@ -1,0 +1,114 @@
+"""Events about members, commands and leaders."""
+
+from __future__ import annotations
+
+from kohort.broker.events import words
+from kohort.broker.events.fields import ERROR, SILENT, Field, Kind, always
+
+_WAS_PENDING = always(
+    "was_pending",
+    "boolean",
+    "it was a pending member: it had an id and had not joined yet",
+)
+_OFFER = (
+    always("session_timeout_ms", "long", "its session.timeout.ms"),
+    always(
+        "rebalance_timeout_ms",
+        "long",
+        "its rebalance timeout: the time it has to rejoin",
+    ),
+    always("protocols", "[string]", "its assignors, the preferred one first"),
+    Field("topics", "[string]", "its subscription; null: not a consumer"),
+)
+
+KINDS: tuple[Kind, ...] = (
+    Kind("member_id_given", "A client got a member id to join with (KIP-394)."),
+    Kind("pending_member_expired", "A pending member did not join in time."),
+    Kind(
+        "member_joined",
+        "A JoinGroup was accepted.",
+        (always("is_first", "boolean", "false: it was a member already"), *_OFFER),
+        {
+            "new": "the member is new",
+            "rejoin": "the group is rebalancing, and the member takes part",
+            "metadata_changed": "its protocols or subscriptions have changed",
+            "leader": "it is the leader and requests a rebalance",
+            "repeated": "nothing changed: it gets the same response as before",
+        },
+    ),
+    Kind(
+        "member_refused",
+        "A JoinGroup was refused.",
+        (ERROR,),
+        {
+            "full": "group.max.size is reached (KIP-389)",
+            "fenced": "another process has its instance id (KIP-345)",
+            "inconsistent": "its protocols do not fit the group's",
+            "unknown": "its member id is unknown",
+            "invalid": "the request is invalid: the error says why",
+        },
+    ),
+    Kind(
+        "member_left",
+        "A member or pending member was removed by LeaveGroup.",
+        (_WAS_PENDING,),
+        {
+            "left": "it left on its own; `reason` is null if it gave none",
+            "removed": "an admin removed it",
+        },
+    ),
+    Kind(
+        "member_expired",
+        "A member's session ended.",
+        (SILENT,),
+        {
+            "silent": "it sent no heartbeat for its session timeout",
+            "commanded": "a command ended it, or a command had muted the member",
+        },
+    ),
+    Kind(
+        "member_kicked",
+        "The broker removed a member or a pending member.",
+        (_WAS_PENDING, SILENT),
+        {
+            "full": "it rejoined late, when the group was already full (KIP-389)",
+            "did_not_join_in_time": "it missed the join phase",
+            "did_not_sync_in_time": "it did not send SyncGroup in time",
+            "group_over_max_size": "the group was too large (KIP-389)",
+            "commanded": "a command (`commanded`)",
+        },
+    ),
+    Kind(
+        "member_replaced",
+        "A static member came back under a new id; the old one is fenced (KIP-345).",
+        (always("replaced_member_id", "string", "its old id"), SILENT, *_OFFER),
+    ),
+    Kind(
+        "commanded",
+        "A test or an operator uses power over a group; events of its effects follow.",
+        (
+            Field(
+                "held_in",
+                "string",
+                "`hold`, `release`: the state that the group is held in",
+            ),
+            Field(
+                "max_size",
+                "int",
+                "`limit`: number of members; null: group.max.size applies again",
+            ),
+        ),
+        words.COMMANDS,
+    ),
+    Kind(
+        "leader_chosen",
+        "A group has another leader.",
+        (Field("previous_leader", "string", "the previous leader"),),
+        words.LEADER_CAUSES,
+    ),
+    Kind(
+        "heartbeat",
+        "A heartbeat. Published only if the broker was started with heartbeat events.",
+        (ERROR,),
+    ),
+)

@@ -1,0 +1,126 @@
+"""Events about rebalances, as they happen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kohort.broker.events import words
+from kohort.broker.events.fields import PREVIOUS_STATE, STATE, Field, Kind, always
+
+CULPRITS = always(
+    "culprits",
+    "[string]",
+    "ids of all members that caused it; `member_id` is the first",
+)
+MEMBERS = always("members", "[string]", "members of the generation, in Kafka's order")
+GAINED = always("gained", "[string]", "members that were not in the last generation")
+LOST = always("lost", "[string]", "members of the last generation that are not in it")
+BYTES = Field("bytes", "long", "size of all assignments; null: there are none")
+METADATA_BYTES = Field(
+    "metadata_bytes", "long", "size of all subscriptions; null: there is no assignment"
+)
+WAITS = always("waits", "[wait]", "members that the group waited for")
+
+ROWS: Mapping[str, tuple[Field, ...]] = {
+    "wait": (
+        always("member_id", "string", "the member that the group waited for"),
+        always(
+            "waited_ns",
+            "long",
+            "from the start of the rebalance to its join; if it did not join, until"
+            " it was gone, or to the end of the join phase",
+        ),
+        always("came", "boolean", "whether it joined"),
+    ),
+    "part": (
+        always("topic", "string", "a topic"),
+        always("partitions", "[int]", "its partitions, in order"),
+    ),
+}
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        "group_state",
+        "The state of a group changed.",
+        (STATE, PREVIOUS_STATE),
+    ),
+    Kind(
+        "rebalance_started",
+        "A group waits for its members to rejoin.",
+        (
+            PREVIOUS_STATE,
+            always(
+                "members", "[string]", "members that have to join, in Kafka's order"
+            ),
+            CULPRITS,
+        ),
+        words.REBALANCE_CAUSES,
+    ),
+    Kind(
+        "window_opened",
+        "A new group waits for more members (KIP-134).",
+        (
+            always("delay_ms", "long", "length of the window"),
+            always(
+                "remaining_ms", "long", "time by which further windows may extend it"
+            ),
+        ),
+        {
+            "first": "the first member joined",
+            "extended": "members joined in the last one",
+        },
+    ),
+    Kind(
+        "join_completed",
+        "The join phase has ended: the members that joined are the next generation.",
+        (
+            MEMBERS,
+            GAINED,
+            LOST,
+            WAITS,
+            always("duration_ns", "long", "time since the rebalance started"),
+            Field(
+                "protocol", "string", "the assignor's name; null: the group is Empty"
+            ),
+            Field("leader", "string", "the leader; null: the group is Empty"),
+        ),
+        {
+            "all_joined": "all members have joined",
+            "rebalance_timeout": "the longest rebalance timeout of a member was over",
+            "initial_delay": "the initial delay was over (KIP-134)",
+            "nobody_left": "all members are gone",
+        },
+    ),
+    Kind(
+        "assignment_made",
+        "The leader has sent the assignment: the group is Stable.",
+        (
+            always("protocol", "string", "the assignor's name"),
+            always("leader", "string", "the leader that sent it"),
+            BYTES,
+            METADATA_BYTES,
+            always("duration_ns", "long", "time since the end of the join phase"),
+        ),
+    ),
+    Kind(
+        "member_synced",
+        "A member got its assignment.",
+        (always("waited_ns", "long", "time since the response to its JoinGroup"),),
+    ),
+    Kind(
+        "partitions_changed",
+        "A member's assignment has changed. If its partitions are the same and only"
+        " other bytes differ, `partitions_gained` and `partitions_lost` are empty.",
+        (
+            always("owned", "[part]", "its partitions now"),
+            always("partitions_gained", "[part]", "new partitions"),
+            always("partitions_lost", "[part]", "partitions it no longer has"),
+        ),
+        {
+            "assigned": "the leader's assignment",
+            "gone": "it is no longer a member",
+            "replaced": "a static member came back: they moved to its new id",
+            "loaded": "the coordinator read it from its log; nothing is gained or lost",
+        },
+    ),
+)

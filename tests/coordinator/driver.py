@@ -1,0 +1,399 @@
+"""A driver of a coordinator: virtual time, timers, and a log in memory.
+
+Performs effects as the broker does, checks the invariants after every event, and
+keeps records and notices. `sleep` moves the clock and fires due timers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+from tests.coordinator.invariants import Invariants
+
+from kohort.broker.coordinator.coordinator import Coordinator
+from kohort.broker.coordinator.effects import (
+    Append,
+    Arm,
+    Disarm,
+    Effect,
+    Forget,
+    GroupRecord,
+    GroupTombstone,
+    HeartbeatResult,
+    Notice,
+    OffsetRecord,
+    Record,
+    Replies,
+    Reply,
+    completed,
+)
+from kohort.broker.coordinator.events import (
+    Appended,
+    AppendFailed,
+    Client,
+    CommitOffsets,
+    Event,
+    Expired,
+    Heartbeat,
+    Join,
+    Sync,
+    TimerKey,
+)
+from kohort.broker.coordinator.lasting import Lasting
+from kohort.broker.coordinator.load import Loading
+from kohort.broker.coordinator.offsets import COMMITTED
+from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.events.render import render
+from kohort.protocol.errors import ErrorCode
+
+R = TypeVar("R")
+
+HOST = "/127.0.0.1"
+SIMPLE = Client("simple", HOST)
+"""A consumer that is not a member."""
+START = 1_700_000_000.0
+"""Start of every scene, seconds since the epoch."""
+MOST_AT_ONCE = 1_000
+"""Timers that may fire without any time passing."""
+
+
+def read_log(records: Iterable[Record]) -> Loading:
+    """Reads a whole log, for a coordinator to take over."""
+    loading = Loading()
+    loading.feed(records)
+    return loading
+
+
+class Pending(Generic[R]):
+    """A request: the token of its reply."""
+
+    def __init__(self, name: str, on_result: Callable[[R], None] | None = None) -> None:
+        self.name = name
+        self.results: list[R] = []
+        self._on_result = on_result
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def answer(self, result: R) -> None:
+        """Takes the reply; there is at most one."""
+        assert not self.results, f"{self} is answered twice"
+        self.results.append(result)
+        if self._on_result is not None:
+            self._on_result(result)
+
+    def answer_alike(self, result: Any, value: str | bytes) -> None:
+        """Takes the reply in two parts."""
+        self.answer(completed(result, value))  # type: ignore[arg-type]
+
+    @property
+    def answered(self) -> bool:
+        """True if the reply has come."""
+        return bool(self.results)
+
+    @property
+    def result(self) -> R:
+        """The reply, which must have come."""
+        assert self.results, f"{self} waits"
+        return self.results[0]
+
+
+class Driver:
+    """A coordinator, its clock, its timers and its log.
+
+    Initial delays are off unless a scene asks for them.
+    """
+
+    def __init__(self, **settings: int) -> None:
+        self._settings: dict[str, Any] = {"initial_rebalance_delay_ms": 0} | settings
+        self._numbers = itertools.count(1)
+        # Powers in force, which outlive coordinators.
+        self.lasting = Lasting()
+        self._is_short = False
+        self.coordinator = self._new_coordinator()
+        self.now = START
+        # The numbers of members' connections.
+        self.connections = itertools.count(1)
+        # True while appends wait for `flush` or `refuse`; and those appends.
+        self.is_holding = False
+        self.held: list[Append] = []
+        # Deadline, and the order of arming for equal deadlines.
+        self.timers: dict[TimerKey, tuple[float, int]] = {}
+        self._no_earlier = float("inf")  # no timer is due earlier
+        self.records: list[Record] = []
+        self.notices: list[Notice] = []
+        self._noticed_at: list[float] = []
+        # Requests without an answer, with the time since when they wait.
+        self.waiting: dict[Pending[Any], float] = {}
+        self.answered: list[Pending[Any]] = []
+        self.forgotten: list[Pending[Any]] = []
+        self.invariants = Invariants()
+        # Assignments that members got: group, generation, member, assignment.
+        self.assigned: list[tuple[str, int, str, bytes]] = []
+        # Set when group.max.size is lowered while groups are in use.
+        self._is_lowered = False
+        self._order = itertools.count()
+        self._perform(self.coordinator.start(self.now))
+
+    def _new_coordinator(self) -> Coordinator:
+        settings = GroupSettings(**self._settings)
+        return Coordinator(
+            settings,
+            lambda prefix: f"{prefix}-{next(self._numbers)}",
+            lasting=self.lasting,
+        )
+
+    @property
+    def settings(self) -> GroupSettings:
+        """The coordinator's settings."""
+        return self.coordinator.settings
+
+    def configure(self, **settings: int) -> None:
+        """Changes settings at run time."""
+        before = self.settings.max_size
+        self._settings |= settings
+        self.coordinator.settings = GroupSettings(**self._settings)
+        self._is_lowered |= self.settings.max_size < before
+
+    def restart(self, **settings: int) -> None:
+        """Replaces the coordinator by one that loads the log.
+
+        Waiting requests get no answer: their connections are gone.
+        """
+        before = self.settings.max_size
+        self._settings |= settings
+        self._is_lowered |= GroupSettings(**self._settings).max_size < before
+        self.coordinator = coordinator = self._new_coordinator()
+        self.timers.clear()
+        self.waiting.clear()
+        effects = coordinator.start(self.now)
+        effects += coordinator.take_over(read_log(self.records), self.now)
+        self.invariants.check_loaded(coordinator)
+        self._perform(effects)
+        self._fire(self.now)
+
+    def move(self) -> None:
+        """Unloads the coordinator; another one takes over the groups."""
+        for effect in self.coordinator.unload():
+            assert isinstance(effect, Reply)
+            pending = cast("Pending[Any]", effect.token)
+            del self.waiting[pending]
+            pending.answer(effect.result)
+            assert pending.result.error_code == ErrorCode.NOT_COORDINATOR
+        assert not self.waiting, "unloading answers all requests that wait"
+        self.restart()
+
+    # -- the driver
+
+    def submit(self, event: Event) -> list[Effect]:
+        """Submits an event, performs its effects, and fires timers that are due."""
+        heard = self._hear(event) if isinstance(event, Heartbeat) else None
+        if isinstance(event, CommitOffsets) and event.retention_ms == -1:
+            return self._commit(event)
+        if isinstance(event, Join | Sync) and self._only_waits(event):
+            self._fire(self.now)
+            return []
+        effects = self.coordinator.handle(event, self.now)
+        if isinstance(event, Heartbeat) and heard is not None:
+            assert effects == [Reply(event.token, heard)]
+        self._perform(effects)
+        self._fire(self.now)
+        return effects
+
+    def _only_waits(self, event: Join | Sync) -> bool:
+        """Handles every other join or sync on the short way, if that can take it."""
+        self._is_short = not self._is_short
+        if not self._is_short:
+            return False
+        found: Sequence[Effect] | None = None
+        if isinstance(event, Join):
+            found = self.coordinator.wait_to_join(
+                event.token, event.member_id, event.client, event, self.now
+            )
+        elif not event.assignments and self.coordinator.wait_to_sync(
+            event.token,
+            event.group_id,
+            event.generation_id,
+            event.member_id,
+            event.group_instance_id,
+            event.protocol_type,
+            event.protocol_name,
+            protocol_required=event.protocol_required,
+        ):
+            found = []
+        if found is not None:
+            self._perform([*found])
+        return found is not None
+
+    def _commit(self, event: CommitOffsets) -> list[Effect]:
+        """Handles a commit; the short way would do the same, or nothing."""
+        sessions = self._sessions()
+        sender = event.member_id, event.group_instance_id
+        group = self.coordinator.prepare_commit(
+            event.group_id, event.generation_id, *sender, event.offsets, self.now
+        )
+        prepared = self._sessions()
+        assert group is not None or prepared == sessions
+        effects = self.coordinator.handle(event, self.now)
+        if group is not None:
+            assert self._sessions() == prepared
+            (append,) = effects
+            assert isinstance(append, Append)
+        self._perform(effects)
+        if group is not None and not self.is_holding:
+            offsets, stored = dict(group.offsets), event.offsets
+            assert self.notices[-1] == self.coordinator.finish_commit(
+                group, *sender, event.client, stored, int(self.now * 1000)
+            )
+            assert group.offsets == offsets
+            assert list(event.token.results) == [COMMITTED]  # type: ignore[attr-defined]  # a `Pending`
+        self._fire(self.now)
+        return effects
+
+    def _hear(self, beat: Heartbeat) -> HeartbeatResult | None:
+        """Sends a heartbeat on the short way, which does the same or nothing."""
+        sessions = self._sessions()
+        heard = self.coordinator.hear(
+            beat.group_id,
+            beat.generation_id,
+            beat.member_id,
+            beat.group_instance_id,
+            self.now,
+        )
+        assert heard is not None or self._sessions() == sessions
+        return heard
+
+    def _sessions(self) -> list[float]:
+        groups = self.coordinator.groups.values()
+        return [m.deadline for group in groups for m in group.members.values()]
+
+    def ask(self, event: Event, pending: Pending[R]) -> Pending[R]:
+        """Submits a request whose reply the given token takes."""
+        self.waiting[pending] = self.now
+        self.submit(event)
+        return pending
+
+    def _perform(self, effects: list[Effect]) -> None:
+        is_replying, written = False, None
+        for effect in effects:
+            is_reply = isinstance(effect, Reply | Replies)
+            assert is_reply or not is_replying, "replies come last"
+            if isinstance(effect, Reply | Replies):
+                is_replying = True
+                self._answer(effect)
+            elif isinstance(effect, Append):
+                if self._holds(effect):
+                    self.held.append(effect)
+                else:
+                    self.records += effect.records
+                    written = effect.append_id
+            elif not isinstance(effect, Notice):
+                self._perform_silently(effect)
+            else:
+                self.notices.append(effect)
+                self._noticed_at.append(self.now)
+                if effect.fields.get("cause") == "group_over_max_size":
+                    kind = effect.kind
+                    assert kind == "rebalance_started" or self._is_lowered, "let in"
+        if written is not None:
+            self._perform(self.coordinator.handle(Appended(written), self.now))
+        elif not self.held:
+            self._check()
+
+    def _answer(self, effect: Reply | Replies) -> None:
+        for reply in effect.each() if isinstance(effect, Replies) else [effect]:
+            pending = cast("Pending[Any]", reply.token)
+            del self.waiting[pending]
+            self.answered.append(pending)
+            pending.answer(reply.result)
+
+    def _holds(self, append: Append) -> bool:
+        """Returns whether an append waits for `flush` or `refuse`."""
+        return self.is_holding
+
+    def _perform_silently(self, effect: Forget | Arm | Disarm) -> None:
+        if isinstance(effect, Forget):
+            pending = cast("Pending[Any]", effect.token)
+            del self.waiting[pending]
+            self.forgotten.append(pending)
+        elif isinstance(effect, Arm):
+            assert effect.deadline >= self.now
+            self.timers[effect.key] = (effect.deadline, next(self._order))
+            self._no_earlier = min(self._no_earlier, effect.deadline)
+        else:
+            del self.timers[effect.key]
+
+    def flush(self) -> None:
+        """Writes the held appends."""
+        held, self.held = self.held, []
+        for append in held:
+            self.records += append.records
+            self.invariants.written_late(r.group_id for r in append.records)
+        self._perform(self.coordinator.handle(Appended(held[-1].append_id), self.now))
+
+    def refuse(self) -> None:
+        """Refuses the last held append: it is too large."""
+        failed = AppendFailed(self.held.pop().append_id, 10, 1_048_589, 1_048_588)
+        self._perform(self.coordinator.handle(failed, self.now))
+
+    def _check(self) -> None:
+        self.invariants.check(
+            self.coordinator, self.timers, self.waiting.keys(), self.records
+        )
+
+    def _fire(self, until: float) -> None:
+        since, fired = self.now, 0
+        while self.timers and self._no_earlier <= until:
+            key = min(self.timers, key=self.timers.__getitem__)
+            deadline, _ = self.timers[key]
+            self._no_earlier = deadline
+            if deadline > until:
+                return
+            del self.timers[key]
+            fired = 0 if deadline > since else fired + 1
+            assert fired < MOST_AT_ONCE, f"{key} is armed again and again"
+            self.now = since = max(self.now, deadline)
+            self._perform(self.coordinator.handle(Expired(key), self.now))
+
+    def sleep(self, ms: float) -> None:
+        """Lets time pass, and fires timers as they come due."""
+        until = self.now + ms / 1000
+        self._fire(until)
+        self.now = until
+
+    # -- records and notices
+
+    def group_records(self) -> list[GroupRecord]:
+        """Records of existing groups."""
+        return [r for r in self.records if isinstance(r, GroupRecord)]
+
+    def offset_records(self) -> list[OffsetRecord]:
+        """Records of offsets."""
+        return [r for r in self.records if isinstance(r, OffsetRecord)]
+
+    def tombstones(self) -> list[str]:
+        """Ids of groups with a tombstone."""
+        return [r.group_id for r in self.records if isinstance(r, GroupTombstone)]
+
+    def kinds(self) -> list[str]:
+        """The kinds of all notices, in order."""
+        return [notice.kind for notice in self.notices]
+
+    def notice(self, kind: str) -> Notice:
+        """The latest notice of a kind."""
+        found: Notice = next(n for n in reversed(self.notices) if n.kind == kind)
+        return found
+
+    def events(self, since: int = 0) -> list[dict[str, Any]]:
+        """All notices rendered as events, from the given number on."""
+        return [render(notice, time) for notice, time in self.noticed(since)]
+
+    def noticed(self, since: int = 0) -> list[tuple[Notice, float]]:
+        """The same, raw, each with its time."""
+        return [*zip(self.notices[since:], self._noticed_at[since:], strict=True)]
+
+    def event(self, kind: str) -> dict[str, Any]:
+        """The latest event of a kind."""
+        return next(e for e in reversed(self.events()) if e["kind"] == kind)
