@@ -39,6 +39,8 @@ READERS: Final = timedelta(hours=1)
 _CONF: Final = f"spark.sql.catalog.{CATALOG}"
 _PLACE: Final = ("type", "catalog-impl", "uri", "warehouse")
 """The settings that tell one catalog from another, none of them a secret."""
+_IN_THE_LAKE: Final = ("hadoop", "jdbc")
+"""Types of catalogs that need a folder for the tables; a server has its own."""
 _RUNS: Final = BY_PATH["silver/runs"]
 _PROPERTIES: Final = (
     "'write.parquet.compression-codec' = 'zstd',"
@@ -57,8 +59,9 @@ def settings(lake: str, conf: Mapping[str, str]) -> dict[str, str]:
     own = {_CONF: "org.apache.iceberg.spark.SparkCatalog"}
     # Another process may have changed a table.
     own[f"{_CONF}.cache-enabled"] = "false"
-    if not any(f"{_CONF}.{key}" in conf for key in ("type", "catalog-impl")):
+    if f"{_CONF}.catalog-impl" not in conf:
         own[f"{_CONF}.type"] = "hadoop"
+    if conf.get(f"{_CONF}.type", own.get(f"{_CONF}.type")) in _IN_THE_LAKE:
         own[f"{_CONF}.warehouse"] = f"{absolute(lake).rstrip('/')}/tables"
     return {**own, **conf}
 
@@ -255,8 +258,9 @@ def compact(lake: Lake, current: Mapping[str, Any], least: int) -> list[Rewritte
     done: list[Rewritten] = []
     sql = lake.spark.sql
     until = f"{datetime.now(UTC) - READERS:%Y-%m-%d %H:%M:%S}"
-    with lake.lock("build", "a compaction"):
+    with lake.lock("build", "a compaction") as must_hold:
         for name in _names(current):
+            must_hold()
             _set_main(lake, name, current["branch"])
             (row,) = sql(
                 f"CALL {CATALOG}.system.rewrite_data_files(table => '{name}',"

@@ -132,6 +132,28 @@ def test_a_lake_remembers_its_format(lake: Lake, tmp_path: Path) -> None:
         iceberg.settle(lake, None)
 
 
+@pytest.mark.parametrize(
+    ("given", "warehouse"),
+    [
+        ({}, "s3a://b/lake/tables"),
+        ({"type": "jdbc"}, "s3a://b/lake/tables"),
+        ({"type": "jdbc", "warehouse": "s3a://w"}, "s3a://w"),
+        ({"type": "rest"}, None),
+        ({"catalog-impl": "a.B"}, None),
+    ],
+)
+def test_tables_are_in_the_lake_or_where_the_catalog_has_them(
+    given: dict[str, str], warehouse: str | None
+) -> None:
+    """A catalog behind a server has its own folder; ``type`` excludes a class."""
+    prefix = "spark.sql.catalog.kohort."
+    conf = {f"{prefix}{key}": value for key, value in given.items()}
+    made = iceberg.settings("s3a://b/lake/", conf)
+    assert made.get(f"{prefix}warehouse") == warehouse
+    kind = None if "catalog-impl" in given else given.get("type", "hadoop")
+    assert made.get(f"{prefix}type") == kind
+
+
 def test_commands_find_the_tables(lake: Lake) -> None:
     """Without an option of Spark's or of the format; only Spark has the tables."""
     built(lake, {"a": 3})
