@@ -16,14 +16,14 @@ from tests.pipeline.sql_tables import Made
 from kohort.pipeline import report
 from kohort.pipeline.report.comparison import compare
 from kohort.pipeline.report.page import page
-from kohort.pipeline.report.queries import BY_NAME, Answers, ask
+from kohort.pipeline.report.queries import BY_NAME, Answer, Answers, ask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-VOID = {"meta", "link", "br", "img", "hr", "input"}
+VOID = {"meta", "link", "br", "img", "hr", "input", "wbr"}
 NO_NUMBERS_OF_OURS = {"term", "about", "command", "query", "name"}
 """CSS classes of texts whose digits are not numbers: words, names, commands."""
 
@@ -193,6 +193,21 @@ def test_a_group_has_its_course_in_words_and_charts(bad: Answers) -> None:
     ids = Reader(text).ids
     assert {"chart-members-0", "chart-capacity-0", "chart-group-lag-0"} <= ids
     assert text.count('<details class="group" open>') == 3
+
+
+def test_restarts_of_several_runs_name_the_run(bad: Answers) -> None:
+    """Runs of one scenario have equal numbers; the sentence names how many are left."""
+    rows = [row for row in bad["restarts"] if row["how"] == "left"]
+    assert "Run r" not in spoken(page(bad, about=report_builds.ABOUT))
+    many = [{**rows[0], "run": f"r{number}"} for number in range(5)]
+    restarts = Answer(bad["restarts"].columns, tuple(many))
+    text = page({**bad, "restarts": restarts}, about=report_builds.ABOUT)
+    said = spoken(text)
+    for number in range(3):
+        assert f"Run r{number}: 1 time a member left and its process was back" in said
+    assert "Run r3" not in said
+    assert "2 more series of restarts of this group are in the answer" in said
+    assert Reader(text).unlinked == []
 
 
 def test_the_lag_of_a_group_adds_up_its_partitions(bad: Answers) -> None:
