@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.pipeline.engines import must_match
+from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.files import absolute
 from kohort.pipeline.lake import BUILDS, CURRENT, FORMAT, ICEBERG, Lake, LakeError
 from kohort.pipeline.parts import is_by_run
@@ -64,6 +65,23 @@ def settings(lake: str, conf: Mapping[str, str]) -> dict[str, str]:
     if conf.get(f"{_CONF}.type", own.get(f"{_CONF}.type")) in _IN_THE_LAKE:
         own[f"{_CONF}.warehouse"] = f"{absolute(lake).rstrip('/')}/tables"
     return {**own, **conf}
+
+
+def on_server(
+    spark: SparkSession, lake: str, conf: Mapping[str, str]
+) -> dict[str, str]:
+    """The settings of a session on a server of Spark Connect, which may have a catalog.
+
+    Raises:
+        PipelineError: the server was started without Iceberg.
+    """
+    if EXTENSIONS not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        raise PipelineError(
+            "the server has no Iceberg: it must be started with --packages"
+            f" {PACKAGE} --conf spark.sql.extensions={EXTENSIONS}"
+        )
+    own = {f"{_CONF}.{key}": value for key, value in _place(spark).items()}
+    return settings(lake, {**own, **conf})
 
 
 def settle(lake: Lake, asked: str | None) -> None:
