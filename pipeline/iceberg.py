@@ -85,14 +85,17 @@ def on_server(
 
 
 def settle(lake: Lake, asked: str | None) -> None:
-    """Makes a lake without builds an Iceberg lake if asked; it remembers that.
+    """Makes a lake without builds an Iceberg lake if asked; it remembers the catalog.
 
     Raises:
         LakeError: it has another format, or its catalog is another one.
     """
     catalog = _place(lake.spark)
-    if asked == ICEBERG != lake.format and catalog and not lake.exists(CURRENT):
-        lake.remember({"format": ICEBERG, "catalog": catalog})
+    said = {"format": ICEBERG, "catalog": catalog}
+    is_new = asked == ICEBERG and catalog and lake.read_json(FORMAT) != said
+    # Before the first build a mistake in the settings can be mended.
+    if is_new and not lake.exists(CURRENT):
+        lake.remember(said)
     if asked not in (None, lake.format):
         raise LakeError(
             f"the tables of {lake.path} are {lake.format}, not {asked}: another format"

@@ -130,6 +130,11 @@ def test_a_lake_remembers_its_format(lake: Lake, tmp_path: Path) -> None:
     lake.spark.conf.set(warehouse, str(tmp_path / "elsewhere"))
     with pytest.raises(LakeError, match=f"{warehouse}={lake.path}/tables"):
         iceberg.settle(lake, None)
+    iceberg.settle(lake, ICEBERG)  # there is no build yet
+    lake.write_text("current.json", "{}")
+    lake.spark.conf.set(warehouse, f"{lake.path}/tables")
+    with pytest.raises(LakeError, match=f"{warehouse}={tmp_path}/elsewhere"):
+        iceberg.settle(lake, ICEBERG)
 
 
 @pytest.mark.parametrize(
