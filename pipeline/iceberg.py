@@ -64,6 +64,9 @@ def settings(lake: str, conf: Mapping[str, str]) -> dict[str, str]:
         own[f"{_CONF}.type"] = "hadoop"
     if conf.get(f"{_CONF}.type", own.get(f"{_CONF}.type")) in _IN_THE_LAKE:
         own[f"{_CONF}.warehouse"] = f"{absolute(lake).rstrip('/')}/tables"
+    if conf.get(f"{_CONF}.uri", "").startswith("jdbc:sqlite:"):
+        # A second connection may find the database locked by the first.
+        own[f"{_CONF}.clients"] = "1"
     return {**own, **conf}
 
 

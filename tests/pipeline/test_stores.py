@@ -44,9 +44,11 @@ def bucket(spark: SparkSession) -> Iterator[str]:
 def iceberg_lake(lake: Lake, where: str, catalog: dict[str, str]) -> Lake:
     """An Iceberg lake in a store; its catalog is where the local lake would be."""
     session = lake.spark.newSession()
-    for key, value in {**catalog, "warehouse": f"{where}/tables"}.items():
-        text = value.format(folder=Path(lake.path).parent)
-        session.conf.set(f"spark.sql.catalog.kohort.{key}", text)
+    prefix = "spark.sql.catalog.kohort"
+    folder = Path(lake.path).parent
+    own = {f"{prefix}.{key}": v.format(folder=folder) for key, v in catalog.items()}
+    for key, value in iceberg.settings(where, own).items():
+        session.conf.set(key, value)
     made = Lake(session, where)
     iceberg.settle(made, ICEBERG)
     return made
