@@ -155,8 +155,18 @@ def test_tables_are_in_the_lake_or_where_the_catalog_has_them(
     conf = {f"{prefix}{key}": value for key, value in given.items()}
     made = iceberg.settings("s3a://b/lake/", conf)
     assert made.get(f"{prefix}warehouse") == warehouse
+    assert f"{prefix}clients" not in made
     kind = None if "catalog-impl" in given else given.get("type", "hadoop")
     assert made.get(f"{prefix}type") == kind
+
+
+def test_sqlite_has_one_connection() -> None:
+    """Of two, one may find the database locked."""
+    prefix = "spark.sql.catalog.kohort."
+    conf = {f"{prefix}type": "jdbc", f"{prefix}uri": "jdbc:sqlite:/x.db"}
+    assert iceberg.settings("s3a://b/lake", conf)[f"{prefix}clients"] == "1"
+    more = {**conf, f"{prefix}clients": "3"}
+    assert iceberg.settings("s3a://b/lake", more)[f"{prefix}clients"] == "3"
 
 
 def test_commands_find_the_tables(lake: Lake) -> None:
