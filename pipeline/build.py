@@ -163,9 +163,9 @@ def build(
 
     Raises:
         NoEventsError: the lake has no events.
-        LakeError: another build is in progress.
+        LakeError: another build is in progress, or has taken over from this one.
     """
-    with lake.lock(LOCK, "a build"):
+    with lake.lock(LOCK, "a build") as must_hold:
         is_whole = is_whole or (events is not None and runs is None)
         base = current(lake)
         _sweep(lake, _kept(lake, 0))
@@ -174,6 +174,7 @@ def build(
             making.base_on(base, runs or ())
         try:
             made = making.make(events)
+            must_hold()
             if made.is_published:
                 _publish(lake, made.id, keep)
         except BaseException:

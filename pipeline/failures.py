@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import unquote
 
+from kohort.pipeline.iceberg import PACKAGE
+
 LONGEST: Final = 400
 """Characters of a foreign message in one of our sentences."""
 FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
@@ -225,6 +227,20 @@ def _no_jars(found: re.Match[str], text: str, lake: str) -> str:
     )
 
 
+def _no_driver(found: re.Match[str], text: str, lake: str) -> str:
+    return (
+        f"Spark has no JDBC driver for the Iceberg catalog {found[1]}: add it to"
+        " --packages, for SQLite org.xerial:sqlite-jdbc:3.50.3.0"
+    )
+
+
+def _no_iceberg(found: re.Match[str], text: str, lake: str) -> str:
+    return (
+        "Spark has no Iceberg: --packages replaces kohort's own, so add"
+        f" {PACKAGE} to it"
+    )
+
+
 def _store(found: re.Match[str], text: str, lake: str) -> str:
     return f"{lake}: {_cut(found[0])}; look at its address, bucket and credentials"
 
@@ -253,6 +269,8 @@ _RULES: Final[Sequence[tuple[str, _Words]]] = (
     (r"(\S+) is not a Parquet file", _unread),
     (r"Path does not exist: (\S+?)\.?\s", _unread),
     (r"FileNotFoundException: File (\S+) does not exist", _unread),
+    (r"No suitable driver found for (jdbc:[^?\s]+)", _no_driver),
+    (r"class for catalog 'kohort'|NoClassDefFoundError: org/apache/iceb", _no_iceberg),
     (r"The specified bucket does not exist|NoSuchBucket", _store),
     (r"NoAuthWithAWSException[^\n]*|InvalidAccessKeyId[^\n]*", _store),
     (r"Parquet (?:argument )?error: ([^\n]*)", _damaged),

@@ -10,6 +10,8 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JJavaError
+
 from kohort.pipeline.files import PARQUET, File, Footers, scheme
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 _OBJECT_STORES: Final = frozenset({"s3a", "s3", "gs", "abfs", "abfss", "wasb", "wasbs"})
 """Stores where a rename copies, and a file appears as a whole when it is closed."""
+_MISSING: Final = "java.io.FileNotFoundException"
 
 
 class HadoopFiles:
@@ -43,15 +46,18 @@ class HadoopFiles:
 
     def read_text(self, path: str) -> str | None:
         """See `Files`."""
-        if not self.exists(path):
-            return None
         where = self._paths(path)
-        stream = self._system(where).open(where)
+        utils = _java(self._spark, "org.apache.commons.io.IOUtils")
         try:
-            utils = _java(self._spark, "org.apache.commons.io.IOUtils")
-            return str(utils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+            stream = self._system(where).open(where)
+            try:
+                return str(utils.toString(stream, "UTF-8"))
+            finally:
+                stream.close()
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == _MISSING:
+                return None
+            raise
 
     def write_text(self, path: str, text: str) -> None:
         """See `Files`."""

@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.pipeline.engines import must_match
+from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.files import absolute
 from kohort.pipeline.lake import BUILDS, CURRENT, FORMAT, ICEBERG, Lake, LakeError
 from kohort.pipeline.parts import is_by_run
@@ -39,6 +40,8 @@ READERS: Final = timedelta(hours=1)
 _CONF: Final = f"spark.sql.catalog.{CATALOG}"
 _PLACE: Final = ("type", "catalog-impl", "uri", "warehouse")
 """The settings that tell one catalog from another, none of them a secret."""
+_IN_THE_LAKE: Final = ("hadoop", "jdbc")
+"""Types of catalogs that need a folder for the tables; a server has its own."""
 _RUNS: Final = BY_PATH["silver/runs"]
 _PROPERTIES: Final = (
     "'write.parquet.compression-codec' = 'zstd',"
@@ -57,21 +60,45 @@ def settings(lake: str, conf: Mapping[str, str]) -> dict[str, str]:
     own = {_CONF: "org.apache.iceberg.spark.SparkCatalog"}
     # Another process may have changed a table.
     own[f"{_CONF}.cache-enabled"] = "false"
-    if not any(f"{_CONF}.{key}" in conf for key in ("type", "catalog-impl")):
+    if f"{_CONF}.catalog-impl" not in conf:
         own[f"{_CONF}.type"] = "hadoop"
+    if conf.get(f"{_CONF}.type", own.get(f"{_CONF}.type")) in _IN_THE_LAKE:
         own[f"{_CONF}.warehouse"] = f"{absolute(lake).rstrip('/')}/tables"
+    if conf.get(f"{_CONF}.uri", "").startswith("jdbc:sqlite:"):
+        # A second connection may find the database locked by the first.
+        own[f"{_CONF}.clients"] = "1"
     return {**own, **conf}
 
 
+def on_server(
+    spark: SparkSession, lake: str, conf: Mapping[str, str]
+) -> dict[str, str]:
+    """The settings of a session on a server of Spark Connect, which may have a catalog.
+
+    Raises:
+        PipelineError: the server was started without Iceberg.
+    """
+    if EXTENSIONS not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        raise PipelineError(
+            "the server has no Iceberg: it must be started with --packages"
+            f" {PACKAGE} --conf spark.sql.extensions={EXTENSIONS}"
+        )
+    own = {f"{_CONF}.{key}": value for key, value in _place(spark).items()}
+    return settings(lake, {**own, **conf})
+
+
 def settle(lake: Lake, asked: str | None) -> None:
-    """Makes a lake without builds an Iceberg lake if asked; it remembers that.
+    """Makes a lake without builds an Iceberg lake if asked; it remembers the catalog.
 
     Raises:
         LakeError: it has another format, or its catalog is another one.
     """
     catalog = _place(lake.spark)
-    if asked == ICEBERG != lake.format and catalog and not lake.exists(CURRENT):
-        lake.remember({"format": ICEBERG, "catalog": catalog})
+    said = {"format": ICEBERG, "catalog": catalog}
+    is_new = asked == ICEBERG and catalog and lake.read_json(FORMAT) != said
+    # Before the first build a mistake in the settings can be mended.
+    if is_new and not lake.exists(CURRENT):
+        lake.remember(said)
     if asked not in (None, lake.format):
         raise LakeError(
             f"the tables of {lake.path} are {lake.format}, not {asked}: another format"
@@ -255,8 +282,9 @@ def compact(lake: Lake, current: Mapping[str, Any], least: int) -> list[Rewritte
     done: list[Rewritten] = []
     sql = lake.spark.sql
     until = f"{datetime.now(UTC) - READERS:%Y-%m-%d %H:%M:%S}"
-    with lake.lock("build", "a compaction"):
+    with lake.lock("build", "a compaction") as must_hold:
         for name in _names(current):
+            must_hold()
             _set_main(lake, name, current["branch"])
             (row,) = sql(
                 f"CALL {CATALOG}.system.rewrite_data_files(table => '{name}',"

@@ -8,6 +8,7 @@
     builds/<build>/               tables made of these
     current.json                  the build that readers see
     lake.json                     the format of the tables, unless it is Parquet
+    locks/<lock>                  jobs at work, see `Lake.lock`
 
 Spark reaches ``hdfs://`` or ``s3a://``, too.
 """
@@ -20,7 +21,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +36,7 @@ from kohort.pipeline.files import (
     is_local,
     plain,
 )
+from kohort.pipeline.leases import LIFE_S, Lease
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,20 +157,29 @@ class Lake:
         self.format = said["format"]
 
     @contextlib.contextmanager
-    def lock(self, name: str, what: str) -> Iterator[None]:
+    def lock(self, name: str, what: str) -> Iterator[Callable[[], None]]:
         """Holds a lock until the block ends, or the process, however that ends.
 
-        Only local lakes have locks: on others, make sure that only one job writes.
+        On a remote lake a killed process holds it for `leases.LIFE_S`, and one that
+        stood still for as long may lose it. On Windows local lakes have no locks.
 
         Args:
             name: the lock's name.
             what: the holder's work, for the error of a second process.
 
+        Returns:
+            A function to call before others see a change. It raises a `LakeError` if
+            another process has taken the lock meanwhile.
+
         Raises:
             LakeError: another process holds the lock; the message names it.
         """
-        if not self.is_local or os.name == "nt":
-            yield
+        if not self.is_local:
+            with self._lease(name, what) as must_hold:
+                yield must_hold
+            return
+        if os.name == "nt":
+            yield _always
             return
         import fcntl
 
@@ -184,12 +195,33 @@ class Lake:
                     f" {file.read().strip() or path}"
                 ) from None
             file.truncate(0)
-            since = time.strftime("%Y-%m-%d %H:%M:%S")
-            file.write(
-                f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
-            )
+            file.write(f"{_this_process()}\n")
             file.flush()
-            yield
+            yield _always
+
+    @contextlib.contextmanager
+    def _lease(self, name: str, what: str) -> Iterator[Callable[[], None]]:
+        lease = Lease(self._files, self.uri(f"{LOCKS}/{name}"), _this_process())
+
+        def must_hold() -> None:
+            if not lease.is_held():
+                raise LakeError(
+                    f"{what}: this process stood still for more than {LIFE_S} s, and"
+                    " another one has taken over; what was not finished does not count"
+                )
+
+        try:
+            other = lease.take()
+            if other is not None:
+                raise LakeError(
+                    f"{what}: another process is at it in this lake: {other}. If it was"
+                    f" killed, try again in {LIFE_S} s"
+                )
+            yield must_hold
+        finally:
+            # Else it ends by itself.
+            with contextlib.suppress(Exception):
+                lease.release()
 
     def inputs(self, pattern: str) -> list[File]:
         """The files of a path, a folder (with those below) or a pattern.
@@ -198,6 +230,15 @@ class Lake:
         """
         where = absolute(pattern)
         return self.engine.files(where).inputs(where)
+
+
+def _always() -> None:
+    """Of a lock that cannot be lost."""
+
+
+def _this_process() -> str:
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return f"process {os.getpid()} on {socket.gethostname()} since {since}"
 
 
 def format_of(path: str) -> str:

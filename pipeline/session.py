@@ -29,7 +29,7 @@ from kohort.pipeline.engines import CONNECT_MODE, NO_CALL_SITES
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.failures import text_of
 from kohort.pipeline.files import absolute
-from kohort.pipeline.iceberg import EXTENSIONS, PACKAGE
+from kohort.pipeline.iceberg import EXTENSIONS, PACKAGE, on_server
 from kohort.pipeline.iceberg import settings as of_iceberg
 
 if TYPE_CHECKING:
@@ -159,16 +159,22 @@ def session(
     return made
 
 
-def connect(url: str, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+def connect(
+    url: str,
+    conf: Mapping[str, str] = MappingProxyType({}),
+    *,
+    iceberg: str | None = None,
+) -> SparkSession:
     """Connects to a server of Spark Connect; times are UTC. `stop` ends the session.
 
     Args:
         url: as PySpark has it: ``sc://host:port``, and parameters.
         conf: Spark's own settings of a session.
+        iceberg: path of the lake whose tables are Iceberg's; None: they are not.
 
     Raises:
         SparkProblem: PySpark is missing, the URL is none, the server is not reached,
-            or it refuses the session or a setting.
+            it refuses the session or a setting, or it has no Iceberg.
     """
     _reach_server(url)
     try:
@@ -182,6 +188,8 @@ def connect(url: str, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSe
     try:
         spark: Any = Session.builder.remote(url).create()
         spark.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
+        if iceberg is not None:
+            conf = on_server(spark, iceberg, conf)
         for name, value in {**_OF_SESSIONS, **conf}.items():
             spark.conf.set(name, value)
     except Exception as error:

@@ -71,9 +71,9 @@ def ingest(
 
     Raises:
         BronzeError: a file is missing, or none can be read.
-        LakeError: another process is ingesting into this lake.
+        LakeError: another process is ingesting into this lake, or has taken over.
     """
-    with lake.lock("ingest", "ingest"):
+    with lake.lock("ingest", "ingest") as must_hold:
         entries = ledger(lake)
         _sweep(lake, entries)
         found = _listed(lake, paths)
@@ -96,19 +96,16 @@ def ingest(
         ]
         if not fresh:
             return Ingested(skipped=len(found))
-        return _readable(lake, fresh, len(found) - len(fresh), progress, is_strict)
+        skipped = len(found) - len(fresh)
+        return _readable(lake, fresh, skipped, progress, is_strict, must_hold)
 
 
 def _sweep(lake: Lake, entries: Sequence[Mapping[str, Any]]) -> None:
-    """Removes the files of killed ingests.
-
-    Without locks (on a remote lake) another ingest may be running, so they stay there.
-    """
-    if lake.is_local:
-        count = {entry["id"] for entry in entries}
-        for name in lake.names(FILES):
-            if name not in count:
-                lake.remove(f"{FILES}/{name}")
+    """Removes the files of killed ingests."""
+    count = {entry["id"] for entry in entries}
+    for name in lake.names(FILES):
+        if name not in count:
+            lake.remove(f"{FILES}/{name}")
 
 
 def _listed(lake: Lake, paths: Iterable[str]) -> list[File]:
@@ -134,6 +131,7 @@ def _readable(
     skipped: int,
     progress: Callable[[str], None],
     is_strict: bool,
+    must_hold: Callable[[], None],
 ) -> Ingested:
     """Ingests files; if one cannot be read, begins again without it.
 
@@ -141,7 +139,7 @@ def _readable(
     """
     unread: dict[str, str] = {}
     while True:
-        ingesting = _Ingest(lake, files, skipped, progress)
+        ingesting = _Ingest(lake, files, skipped, progress, must_hold)
         try:
             return replace(ingesting.run(), unread=unread)
         except UnreadError as error:
@@ -164,8 +162,10 @@ class _Ingest:
         files: Sequence[File],
         skipped: int,
         progress: Callable[[str], None],
+        must_hold: Callable[[], None],
     ) -> None:
         self._lake = lake
+        self._must_hold = must_hold
         self._files = files
         self._skipped = skipped
         self._progress = progress
@@ -240,6 +240,7 @@ class _Ingest:
             "folder": folder,
             "runs": [*runs],
         }
+        self._must_hold()
         self._lake.write_text(f"{LEDGER}/{self._id}.json", json.dumps(entry, indent=1))
 
 

@@ -286,17 +286,23 @@ def _rows(records: DataFrame, known_for: str) -> DataFrame:
 
 
 _HELD: Final[dict[tuple[str, str], tuple[StreamingQuery, contextlib.ExitStack]]] = {}
-"""The locks of this process's streams: a query has no end that could give one back."""
+"""The locks of this process's streams, see `release`: a query has no end that could
+give one back."""
 
 
 def _hold(lake: Lake, name: str) -> contextlib.ExitStack:
-    before = _HELD.get((lake.path, name))
-    if before is not None and not before[0].isActive:
-        del _HELD[lake.path, name]
-        before[1].close()
+    release(lake, name)
     held = contextlib.ExitStack()
     held.enter_context(lake.lock(f"stream-{name}", f"stream {name}"))
     return held
+
+
+def release(lake: Lake, name: str) -> None:
+    """Gives the lock of a stream back if its query has ended."""
+    query, held = _HELD.get((lake.path, name), (None, None))
+    if query is not None and held is not None and not query.isActive:
+        del _HELD[lake.path, name]
+        held.close()
 
 
 def _topic(options: Mapping[str, str], topic: str) -> tuple[str, int]:

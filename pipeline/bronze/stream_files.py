@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
@@ -137,8 +137,10 @@ class StreamFiles:
             return lake.spark.createDataFrame([], schema)
         return reduce(lambda one, other: one.unionByName(other), parts)
 
-    def compact(self, least: int) -> Compacted | None:
-        """Compacts the files, if there are enough; the caller holds the locks."""
+    def compact(
+        self, least: int, locks: Iterable[Callable[[], None]]
+    ) -> Compacted | None:
+        """Compacts the files, if there are enough; the caller has the locks."""
         if len(self.files) < max(least, 1):
             return None
         lake = self.lake
@@ -166,6 +168,8 @@ class StreamFiles:
         }
         folders = [*kept, entry]
         text = json.dumps({"folders": folders}, indent=1)
+        for must_hold in locks:
+            must_hold()
         lake.write_text(f"{COMPACTED}/{self.name}.json", text)
         now = StreamFiles.of(lake, self.name)
         now.sweep()
@@ -206,14 +210,18 @@ def compact(lake: Lake, least: int) -> list[Compacted]:
         The streams that were compacted.
 
     Raises:
-        LakeError: another process is building, ingesting, or compacting.
+        LakeError: another process is building, ingesting, or compacting, or has taken
+            over.
     """
     done: list[Compacted] = []
-    with lake.lock("build", "a compaction"), lake.lock("ingest", "a compaction"):
+    with (
+        lake.lock("build", "a compaction") as no_build,
+        lake.lock("ingest", "a compaction") as no_ingest,
+    ):
         for name in streams(lake):
             files = StreamFiles.of(lake, name)
             files.sweep()
-            made = files.compact(least)
+            made = files.compact(least, (no_build, no_ingest))
             done += [] if made is None else [made]
     return done
 

@@ -142,7 +142,7 @@ def as_csv(compared: Comparison) -> str:
 def as_table(compared: Comparison) -> list[RenderableType]:
     """The table, and the notes below it."""
     from kohort.pipeline.commands.output import rows
-    from kohort.pipeline.report.formats import DASH, interval, real
+    from kohort.pipeline.report.formats import DASH
 
     numbers = ("runs", "mean", "95 % interval", "pairs", "difference", "95 % interval ")
     cells = (
@@ -150,11 +150,11 @@ def as_table(compared: Comparison) -> list[RenderableType]:
             line.metric.heading if is_first else "",
             line.value,
             line.runs,
-            real(line.mean and line.mean.mean),
-            interval(line.mean),
+            line.metric.text(line.mean.mean if line.mean else None),
+            line.metric.interval(line.mean),
             line.pairs or DASH,
-            real(line.difference and line.difference.mean),
-            interval(line.difference),
+            line.metric.text(line.difference.mean if line.difference else None),
+            line.metric.interval(line.difference),
             line.difference.direction if line.difference else DASH,
         )
         for line in compared.lines

@@ -199,6 +199,7 @@ class Live:
             for query in (following, reading):
                 if query is not None:
                     query.stop()
+            stream.release(self.lake, self.name)
         self._summary(time.monotonic() - started)
         if once and self.stopping.is_set():
             raise InterruptedError

@@ -144,7 +144,7 @@ class Access:
 
         if self.remote is not None:
             self._check_remote(connector)
-            return connect(self.remote, self.conf)
+            return connect(self.remote, self.conf, iceberg=iceberg)
         try:
             return session(
                 self.master,

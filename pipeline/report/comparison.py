@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.report.formats import DASH, between, real, share
 from kohort.pipeline.report.queries import Row
 
 FEWEST: Final = 5
@@ -46,11 +47,15 @@ class Metric:
         column: of the query ``run_metrics``.
         title: in tables and charts.
         unit: of its values.
+        words: before the title in a sentence, if there is less, and more.
+        is_share: it is shown in percent.
     """
 
     column: str
     title: str
     unit: str
+    words: tuple[str, str] = ("fewer", "more")
+    is_share: bool = False
 
     @property
     def is_count(self) -> bool:
@@ -60,19 +65,45 @@ class Metric:
     @property
     def heading(self) -> str:
         """The title, with the unit."""
-        return self.title if self.is_count else f"{self.title}, {self.unit}"
+        is_plain = self.is_count or self.is_share
+        return self.title if is_plain else f"{self.title}, {self.unit}"
 
-    def direction(self, direction: str) -> str:
-        """`Estimate.direction` before the title: fewer rebalances, less downtime."""
-        return "fewer" if self.is_count and direction == "less" else direction
+    def word(self, direction: str) -> str:
+        """`Estimate.direction` before the title: fewer rebalances, longer pauses."""
+        return self.words[direction == "more"]
+
+    def text(self, value: float | None) -> str:
+        """A value, with three significant digits."""
+        return share(value) if self.is_share else real(value)
+
+    def interval(self, estimate: Estimate | None) -> str:
+        """The interval of an estimate."""
+        if estimate is None:
+            return DASH
+        return between(estimate.low, estimate.high, self.text)
+
+    def change(self, difference: float, direction: str) -> tuple[str, str]:
+        """A number and its unit: ``3.2``, ``fewer``; ``1.1``, ``seconds less``."""
+        size = abs(difference)
+        if self.is_count:
+            return real(size), self.word(direction)
+        if self.is_share:
+            return real(100 * size), f"percentage points {direction}"
+        return real(size), f"{self.unit} {direction}"
 
 
 METRICS: Final = (
-    Metric("downtime_s", "downtime", "partition-seconds"),
-    Metric("downtime_share", "share of downtime", "of all partition-seconds"),
+    Metric("downtime_s", "downtime", "partition-seconds", ("less", "more")),
+    Metric(
+        "downtime_share",
+        "share of downtime",
+        "of all partition-seconds",
+        ("a smaller", "a larger"),
+        is_share=True,
+    ),
     Metric("rebalances", "rebalances", "rebalances"),
-    Metric("time_to_stable_s", "time to stable", "seconds"),
-    Metric("paused_s", "pauses", "member-seconds"),
+    Metric("time_to_stable_s", "time to stable", "seconds", ("a shorter", "a longer")),
+    Metric("paused_s", "pauses", "member-seconds", ("shorter", "longer")),
     Metric("records_twice", "records processed twice", "records"),
     Metric("expired", "expired sessions", "sessions"),
     Metric("commit_failures", "refused commits", "commits"),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from markupsafe import Markup
 
 if TYPE_CHECKING:
-    from kohort.pipeline.report.comparison import Estimate
     from kohort.pipeline.report.queries import Row
 
 LONGEST: Final = 80
@@ -58,13 +57,6 @@ def seconds(value: Any) -> str:
 def share(value: Any) -> str:
     """``1.2 %``."""
     return DASH if value is None else f"{real(100 * value)} %"
-
-
-def interval(estimate: Estimate | None) -> str:
-    """``1.2 to 3.4``; too few: there are too few values for an interval."""
-    if estimate is None:
-        return DASH
-    return between(estimate.low, estimate.high)
 
 
 def between(low: Any, high: Any, form: Callable[[Any], str] = real) -> str:
@@ -187,6 +179,12 @@ def name(text: str | None) -> Markup:
     if text is None:
         return Markup('<i class="name">without a name</i>')
     return Markup('<bdi class="name">{}</bdi>').format(visible(text) or "(empty)")
+
+
+def setting(text: str | None) -> Markup:
+    """The name of a setting, which lines break after its dots."""
+    parts = visible(text or "").split(".")
+    return Markup('<span class="name">{}</span>').format(Markup(".<wbr>").join(parts))
 
 
 def label(text: str | None, longest: int = 28) -> str:

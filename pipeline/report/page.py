@@ -139,7 +139,7 @@ def _environment() -> Environment:
         "group_charts": group_charts,
         "run_charts": run_charts,
         "metrics": METRICS,
-        "interval": formats.interval,
+        "setting": formats.setting,
         "with_intervals": formats.with_intervals,
         "sql": sql,
         "policy": _policy,

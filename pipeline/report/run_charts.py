@@ -21,7 +21,8 @@ def compared(lines: Sequence[Line]) -> Markup:
     """A metric by the values of a label: its runs, their mean and its interval."""
     names = unlike(line.value for line in reversed(lines))
     known = [line for line in lines if line.mean is not None]
-    unit = lines[0].metric.unit
+    metric = lines[0].metric
+    value = "%{x:.3~p}" if metric.is_share else f"%{{x:,.3~r}} {metric.unit}"
     figure = Figure()
     figure.add(
         "scatter",
@@ -30,7 +31,7 @@ def compared(lines: Sequence[Line]) -> Markup:
         mode="markers",
         name="a run",
         marker={"color": OTHER, "symbol": "circle-open", "size": 9},
-        hovertemplate=f"%{{y}}: %{{x:,.3~r}} {unit}<extra></extra>",
+        hovertemplate=f"%{{y}}: {value}<extra></extra>",
     )
     means = [line.mean for line in known if line.mean is not None]
     figure.add(
@@ -48,11 +49,12 @@ def compared(lines: Sequence[Line]) -> Markup:
         mode="markers",
         name="mean, 95 % interval",
         marker={"color": COLOURS[0], "symbol": "diamond", "size": 12},
-        hovertemplate=f"%{{y}}: mean %{{x:,.3~r}} {unit}<extra></extra>",
+        hovertemplate=f"%{{y}}: mean {value}<extra></extra>",
     )
-    layout(figure, len(names), lines[0].metric.heading)
+    layout(figure, len(names), metric.heading)
     figure.axis("yaxis", categoryorder="array", categoryarray=[*names.values()])
-    figure.axis("xaxis", rangemode="tozero")
+    percent = {"tickformat": "~%"} if metric.is_share else {}
+    figure.axis("xaxis", rangemode="tozero", **percent)
     return as_json(figure)
 
 

@@ -21,6 +21,7 @@ import pyspark
 from moto.server import ThreadedMotoServer
 from tests.commands import environment
 from tests.pipeline.kills import children, kill, until
+from tests.pipeline.spark_settings import NO_BUNDLE
 
 SPARK_HOME = Path(pyspark.__file__).parent
 WORKERS = 2
@@ -30,13 +31,6 @@ BUCKET = "events"
 KEYS = {"aws_access_key_id": "any", "aws_secret_access_key": "any"}
 """Moto takes all keys."""
 REGION = "us-east-1"
-STORE_PACKAGES = (
-    "org.apache.hadoop:hadoop-aws:3.4.1",
-    "software.amazon.awssdk:s3-transfer-manager:2.25.53",
-    "software.amazon.awssdk:sts:2.25.53",
-)
-"""Reach S3: 15 MB in place of the 558 MB of Amazon's bundle, see `NO_BUNDLE`."""
-NO_BUNDLE = {"spark.jars.excludes": "software.amazon.awssdk:bundle"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import json
 import sys
 import threading
 
-from tests.pipeline.cluster import EXECUTOR_MEMORY, SMALL_JAVA, STORE_PACKAGES
-from tests.pipeline.spark_settings import QUICK
+from tests.pipeline.cluster import EXECUTOR_MEMORY, SMALL_JAVA
+from tests.pipeline.spark_settings import QUICK, STORE_PACKAGES
 
 from kohort.pipeline import bronze, build, session
 from kohort.pipeline.bronze import stream

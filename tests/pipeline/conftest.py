@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.spark_settings import QUICK
+from tests.pipeline.spark_settings import NO_BUNDLE, QUICK, SQLITE, STORE_PACKAGES
 
 from kohort.pipeline import local_engine, session
 from kohort.pipeline.engines import LOCAL
+from kohort.pipeline.iceberg import PACKAGE
 from kohort.pipeline.lake import Lake
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.default.parallelism": "4",
     **QUICK,
+    **NO_BUNDLE,
     "spark.sql.streaming.stopTimeout": "120s",
 }
 
@@ -99,7 +101,7 @@ def spark(chosen: SparkSession) -> SparkSession:
 
 @pytest.fixture(scope="session")
 def chosen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark with two cores, UTC, the Kafka connector and Iceberg; needs Java.
+    """Spark with two cores, UTC, Kafka's connector, Iceberg and S3; needs Java.
 
     With KOHORT_ENGINE=local it is the local engine: the tests of tables and of the
     report hold on both.
@@ -118,6 +120,7 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 SETTINGS,
                 connector=True,
                 iceberg=str(tmp_path_factory.mktemp("iceberg")),
+                packages=[session.CONNECTOR, PACKAGE, SQLITE, *STORE_PACKAGES],
                 driver_memory="2g",
             )
         except session.SparkProblem as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,46 +15,54 @@ from tests.pipeline.events import counted, rows
 from tests.pipeline.kills import kill, until
 from tests.pipeline.test_build import SAMPLE, real_recipe
 
-from kohort.pipeline import bronze, local_engine, session, sql_views
+from kohort.pipeline import bronze, iceberg, local_engine, session, sql_views
 from kohort.pipeline import build as builds
 from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.lake import Lake
+from kohort.pipeline.lake import ICEBERG, PARQUET, Lake
+from kohort.pipeline.session import SparkProblem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
+FEW = {"spark.sql.shuffle.partitions": "2"}
+
 
 @contextmanager
 def server(folder: Path) -> Iterator[str]:
-    """Serves Spark Connect until the block ends; its URL."""
+    """Serves Spark Connect, with Iceberg, until the block ends; its URL."""
     log = folder / "server.log"
-    process = spark_process(
-        log,
-        "spark-submit",
-        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
-        *("--master", "local[2]"),
-        *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
-        *("--conf", "spark.connect.grpc.binding.port=0"),
-        *("--conf", "spark.ui.enabled=false", "spark-internal"),
-        memory="800m",
-    )
+    packages = {"spark.jars.packages": iceberg.PACKAGE}
     says = r"(?<=Spark Connect server started at: )\S+"
-    try:
-        until(process, lambda: re.search(says, log.read_text()) is not None)
+    with ExitStack() as held:
+        with session._fetching(packages):  # noqa: SLF001 - as sessions of other tests
+            process = spark_process(
+                log,
+                "spark-submit",
+                *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+                *("--master", "local[2]", "--packages", iceberg.PACKAGE),
+                *("--conf", f"spark.sql.extensions={iceberg.EXTENSIONS}"),
+                *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
+                *("--conf", "spark.connect.grpc.binding.port=0"),
+                *("--conf", "spark.ui.enabled=false", "spark-internal"),
+                memory="800m",
+            )
+            held.callback(kill, process)
+            until(process, lambda: re.search(says, log.read_text()) is not None)
         found = re.search(says, log.read_text())
         assert found is not None
         yield f"sc://{found[0]}"
-    finally:
-        kill(process)
 
 
-def tables_of(spark: SparkSession, folder: Path) -> dict[str, Any]:
+def tables_of(
+    spark: SparkSession, folder: Path, format_: str = PARQUET
+) -> dict[str, Any]:
     """Ingests a file and a damaged one, and builds some tables; returns their rows."""
     damaged = folder.with_suffix(".parquet")
     damaged.write_bytes(b"PAR1 and no footer")
     lake = Lake(spark, folder)
+    iceberg.settle(lake, format_)
     done = bronze.ingest(lake, [str(SAMPLE), str(damaged)])
     assert (done.files, [*done.unread]) == (1, [str(damaged)])
     recipe = real_recipe()
@@ -62,6 +70,10 @@ def tables_of(spark: SparkSession, folder: Path) -> dict[str, Any]:
     assert made.is_published
     assert builds.build(lake, recipe=recipe).runs == []
     sql_views.register(lake)
+    if lake.format == ICEBERG:
+        said = builds.about(lake, made.id)
+        assert said is not None
+        assert iceberg.compact(lake, said, 1) == []
     (total,) = spark.sql("SELECT sum(events) FROM silver_runs").collect()
     assert total[0] == done.events
     return {
@@ -70,16 +82,27 @@ def tables_of(spark: SparkSession, folder: Path) -> dict[str, Any]:
     }
 
 
-def test_a_server_makes_the_same_tables(tmp_path: Path) -> None:
-    """An ingest, builds and queries; a lake that is elsewhere is refused."""
+def test_a_server_makes_the_same_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ingest, builds and queries, in both formats; a lake elsewhere is refused."""
     with server(tmp_path) as url:
-        spark = session.connect(url, {"spark.sql.shuffle.partitions": "2"})
+        spark = session.connect(url, FEW)
         try:
             theirs = tables_of(spark, tmp_path / "there")
             with pytest.raises(PipelineError, match="over Spark Connect a lake"):
                 Lake(spark, "s3a://bucket/lake")
         finally:
             session.stop(spark)
+        other = tmp_path / "other"
+        spark = session.connect(url, FEW, iceberg=str(other))
+        try:
+            assert tables_of(spark, other, ICEBERG) == theirs
+        finally:
+            session.stop(spark)
+        monkeypatch.setattr(iceberg, "EXTENSIONS", "another.Extension")
+        with pytest.raises(SparkProblem, match=f"{url}: the server has no Iceberg: it"):
+            session.connect(url, iceberg=str(other))
     local = local_engine.start(1)
     try:
         assert theirs == tables_of(local, tmp_path / "here")

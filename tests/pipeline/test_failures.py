@@ -143,6 +143,14 @@ LOST = (
             ),
         ),
         (
+            "SQLException: No suitable driver found for jdbc:pg://h/db?password=x\n",
+            "Spark has no JDBC driver for the Iceberg catalog jdbc:pg://h/db: add it",
+        ),
+        (
+            "Cannot find catalog plugin class for catalog 'kohort': a.b.SparkCatalog.",
+            "Spark has no Iceberg: --packages replaces kohort's own, so add org.apache",
+        ),
+        (
             "NoSuchBucketException: The specified bucket does not exist (Status 404)",
             "/lake: NoSuchBucket; look at its address, bucket and credentials",
         ),

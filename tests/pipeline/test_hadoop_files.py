@@ -22,13 +22,13 @@ def test_small_files_of_a_lake(spark: SparkSession, lake: Lake) -> None:
     """
     conf = spark._jsc.hadoopConfiguration()
     fs = "org.apache.hadoop.fs"
-    conf.set("fs.s3a.impl", f"{fs}.viewfs.ViewFileSystemOverloadScheme")
+    conf.set("fs.s3.impl", f"{fs}.viewfs.ViewFileSystemOverloadScheme")
     conf.set("fs.viewfs.overload.scheme.target.file.impl", f"{fs}.LocalFileSystem")
-    for scheme in ("file", "viewfs", "s3a"):
+    for scheme in ("file", "viewfs", "s3"):
         where = Path(lake.path, scheme)
         where.mkdir(parents=True)
         conf.set(f"fs.viewfs.mounttable.{scheme}.link./lake", where.as_uri())
-    paths = (f"file://{lake.path}/file", "viewfs://viewfs/lake", "s3a://s3a/lake")
+    paths = (f"file://{lake.path}/file", "viewfs://viewfs/lake", "s3://s3/lake")
     for each in (lake, *(Lake(spark, path) for path in paths)):
         assert (each.read_text("a/b.json"), each.names("a")) == (None, [])
         each.write_text("a/b.json", '{"x": 1}')
@@ -41,3 +41,17 @@ def test_small_files_of_a_lake(spark: SparkSession, lake: Lake) -> None:
         each.remove("a")
         each.remove("a")
         assert not each.exists("a")
+        other = Lake(spark, each.path)
+        with each.lock("x", "it") as must_hold:
+            with (
+                pytest.raises(LakeError, match="it: another process"),
+                other.lock("x", "it"),
+            ):
+                pass
+            must_hold()
+            if not each.is_local:
+                each.remove("locks/x")
+                with pytest.raises(LakeError, match="another one has taken over"):
+                    must_hold()
+        with other.lock("x", "it"):
+            pass

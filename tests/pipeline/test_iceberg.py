@@ -130,6 +130,43 @@ def test_a_lake_remembers_its_format(lake: Lake, tmp_path: Path) -> None:
     lake.spark.conf.set(warehouse, str(tmp_path / "elsewhere"))
     with pytest.raises(LakeError, match=f"{warehouse}={lake.path}/tables"):
         iceberg.settle(lake, None)
+    iceberg.settle(lake, ICEBERG)  # there is no build yet
+    lake.write_text("current.json", "{}")
+    lake.spark.conf.set(warehouse, f"{lake.path}/tables")
+    with pytest.raises(LakeError, match=f"{warehouse}={tmp_path}/elsewhere"):
+        iceberg.settle(lake, ICEBERG)
+
+
+@pytest.mark.parametrize(
+    ("given", "warehouse"),
+    [
+        ({}, "s3a://b/lake/tables"),
+        ({"type": "jdbc"}, "s3a://b/lake/tables"),
+        ({"type": "jdbc", "warehouse": "s3a://w"}, "s3a://w"),
+        ({"type": "rest"}, None),
+        ({"catalog-impl": "a.B"}, None),
+    ],
+)
+def test_tables_are_in_the_lake_or_where_the_catalog_has_them(
+    given: dict[str, str], warehouse: str | None
+) -> None:
+    """A catalog behind a server has its own folder; ``type`` excludes a class."""
+    prefix = "spark.sql.catalog.kohort."
+    conf = {f"{prefix}{key}": value for key, value in given.items()}
+    made = iceberg.settings("s3a://b/lake/", conf)
+    assert made.get(f"{prefix}warehouse") == warehouse
+    assert f"{prefix}clients" not in made
+    kind = None if "catalog-impl" in given else given.get("type", "hadoop")
+    assert made.get(f"{prefix}type") == kind
+
+
+def test_sqlite_has_one_connection() -> None:
+    """Of two, one may find the database locked."""
+    prefix = "spark.sql.catalog.kohort."
+    conf = {f"{prefix}type": "jdbc", f"{prefix}uri": "jdbc:sqlite:/x.db"}
+    assert iceberg.settings("s3a://b/lake", conf)[f"{prefix}clients"] == "1"
+    more = {**conf, f"{prefix}clients": "3"}
+    assert iceberg.settings("s3a://b/lake", more)[f"{prefix}clients"] == "3"
 
 
 def test_commands_find_the_tables(lake: Lake) -> None:

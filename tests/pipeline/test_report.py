@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scipy.stats import binom
@@ -16,14 +16,14 @@ from tests.pipeline.sql_tables import Made
 from kohort.pipeline import report
 from kohort.pipeline.report.comparison import compare
 from kohort.pipeline.report.page import page
-from kohort.pipeline.report.queries import BY_NAME, Answers, ask
+from kohort.pipeline.report.queries import BY_NAME, Answer, Answers, ask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-VOID = {"meta", "link", "br", "img", "hr", "input"}
+VOID = {"meta", "link", "br", "img", "hr", "input", "wbr"}
 NO_NUMBERS_OF_OURS = {"term", "about", "command", "query", "name"}
 """CSS classes of texts whose digits are not numbers: words, names, commands."""
 
@@ -193,6 +193,34 @@ def test_a_group_has_its_course_in_words_and_charts(bad: Answers) -> None:
     ids = Reader(text).ids
     assert {"chart-members-0", "chart-capacity-0", "chart-group-lag-0"} <= ids
     assert text.count('<details class="group" open>') == 3
+
+
+def test_several_runs_are_told_apart(bad: Answers) -> None:
+    """Restarts and rebalances name their run, expired sessions how many there are."""
+    alone = spoken(page(bad, about=report_builds.ABOUT))
+    assert "Rebalances of run" not in alone
+    assert "Run r" not in alone
+
+    def repeated(query: str, **changed: Any) -> Answer:
+        """Five rows like the first one that has a member that left, or any."""
+        rows = bad[query].rows
+        first = next((row for row in rows if row.get("how") == "left"), rows[0])
+        made = ({**first, **changed, "run": f"r{number}"} for number in range(5))
+        return Answer(bad[query].columns, tuple(made))
+
+    several = {query: repeated(query) for query in ("runs", "restarts")}
+    text = page(
+        {**bad, **several, "expired": repeated("expired", runs=2)},
+        about=report_builds.ABOUT,
+    )
+    said = spoken(text)
+    assert re.search(r"Rebalances of run \S+, which has the most downtime", said)
+    assert "expired 4 times in 2 runs, between 18:00:50 and 18:03:50" in said
+    for number in range(3):
+        assert f"Run r{number}: 1 time a member left and its process was back" in said
+    assert "Run r3" not in said
+    assert "2 more series of restarts of this group are in the answer" in said
+    assert Reader(text).unlinked == []
 
 
 def test_the_lag_of_a_group_adds_up_its_partitions(bad: Answers) -> None:

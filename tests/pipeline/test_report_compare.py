@@ -281,6 +281,31 @@ def test_the_page_says_which_value_is_better() -> None:
     assert "chart-compared-expired" not in read.ids
 
 
+def page_of_shares() -> str:
+    """The page of runs whose shares of downtime, and pauses, differ by protocol."""
+    rows = paired()
+    for each in rows:
+        each["downtime_share"] = each["downtime_s"] / 10_000
+        each["paused_s"] = each["downtime_s"] / 10
+    answer = Answer((*rows[0],), tuple(rows))
+    compared = compare(rows, "protocol", "eager")
+    return comparison_page(answer, compared, about=report_builds.ABOUT)
+
+
+def test_each_metric_has_its_own_words_and_a_share_is_in_percent() -> None:
+    """Differences of shares are percentage points."""
+    text = page_of_shares()
+    said = spoken(text)
+    assert re.search(
+        r"has a smaller share of downtime than eager: 0\.\d+ percentage points less per"
+        r" run on average \(95 % interval of the difference: -0\.\d+ % to -0\.\d+ %",
+        said,
+    )
+    assert "has shorter pauses than" in said
+    assert re.search(r'"tickformat": ?"~%"', text)
+    assert Reader(text).unlinked == []
+
+
 def test_a_report_can_have_a_comparison(large: Answers) -> None:
     """A report of 200 runs compares its scenarios, without pairs."""
     compared = compare(large["run_metrics"], "scenario")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.chromium import CONTRAST, ENOUGH, chromium
 from tests.pipeline import report_builds
+from tests.pipeline.test_report_compare import page_of_shares
 
 from kohort.pipeline.report.page import page as page_of
 from kohort.pipeline.report.queries import Answers
@@ -90,12 +91,14 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
-    """Opens a report; fails if it makes a request or logs an error."""
+    """Opens a report, or a page; fails if it makes a request or logs an error."""
     opened: list[Open] = []
 
-    def shown(answers: Answers, **settings: Any) -> Open:
+    def shown(what: Answers | str, **settings: Any) -> Open:
         file = tmp_path / "report.html"
-        file.write_text(page_of(answers, about=report_builds.ABOUT), encoding="utf-8")
+        if not isinstance(what, str):
+            what = page_of(what, about=report_builds.ABOUT)
+        file.write_text(what, encoding="utf-8")
         context = browser.new_context(
             **{"viewport": {"width": 1200, "height": 800}, **settings}
         )
@@ -249,7 +252,26 @@ def test_on_paper_all_parts_are_open_and_nothing_is_cut_off(
     assert shown.width == 1030
     ground = "getComputedStyle(document.body).backgroundColor"
     assert shown.page.evaluate(ground) == "rgb(255, 255, 255)"
+    # The number of left out rows stays with its table, not with the next chart.
+    breaks = "getComputedStyle(document.querySelector('.more')).breakBefore"
+    assert shown.page.evaluate(breaks) == "avoid"
     shown.page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert shown.page.locator("details.group[open]").count() == 3
     sheets = shown.page.pdf(prefer_css_page_size=True)
     assert sheets.count(b"/Type /Page\n") >= 12
+
+
+def test_a_comparison_fits_a_telephone_and_its_first_sheet(show: Show) -> None:
+    """Titles of axes are whole; on paper the sentences follow the title of the page."""
+    text = page_of_shares()
+    shown = show(text, viewport={"width": 400, "height": 800})
+    assert shown.width == 400
+    titles = shown.page.locator(".chart .xtitle")
+    assert titles.count() == 4
+    for title in titles.all():
+        box = title.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 400
+    paper = show(text, viewport={"width": 1030, "height": 700})
+    assert paper.page.pdf(prefer_css_page_size=True).count(b"/Type /Page\n") == 4
