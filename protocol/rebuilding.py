@@ -69,6 +69,22 @@ def scan_records(
         raise WireError(str(error)) from None
 
 
+def key_end(data: Buffer, start: int) -> int:
+    """The end of a record's key.
+
+    Args:
+        data: the records, not compressed.
+        start: the record's start, after its size.
+
+    Raises:
+        WireError: the record is damaged.
+        IndexError: the data ends in it.
+    """
+    _, position = varint_at(data, start + 1)
+    _, position = delta_at(data, position)
+    return bytes_at(data, position, len(data))[1]
+
+
 def rebuild_in_pieces(
     header: BatchHeader,
     data: Buffer,

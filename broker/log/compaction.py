@@ -12,8 +12,9 @@ have some. `cleaned_transactions` decides about aborted records and markers.
 
 A cleaning reads the log twice, as Kafka's does. The first pass reads the dirty part,
 which starts where the last cleaning ended, for the newest offset of each key. The
-second pass reads the whole log to drop older records. Both run in slices; in between,
-the log may grow, be read, lose its start and be closed.
+second pass reads the whole log to drop older records. In both, batches with the keys of
+an earlier one take less time (`repeated_keys`). Both run in slices; in between, the log
+may grow, be read, lose its start and be closed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Final
 
 from kohort.broker.log.cleaned_transactions import CleanedTransactions
 from kohort.broker.log.partition import Partition
+from kohort.broker.log.repeated_keys import Repeated, RepeatedKeys
 from kohort.broker.log.store import Replacement
 from kohort.protocol import compression
 from kohort.protocol.fields import Buffer
@@ -66,6 +68,9 @@ _UNPACK = HEADER.unpack_from
 _BASE, _ATTRIBUTES, _DELTA, _BASE_TIMESTAMP = 0, 5, 6, 7
 _PRODUCER_ID, _EPOCH, _COUNT = 9, 10, 12
 _OF_TRANSACTIONS = CONTROL | TRANSACTIONAL
+_NOT_PLAIN = CODEC_MASK | _OF_TRANSACTIONS
+_REPEATED_COST = 2
+"""Work for a batch of known keys."""
 
 
 class UncleanableError(Exception):
@@ -198,6 +203,7 @@ class _Cleaning:
         # The newest offset of each key, and the offset up to which it is known.
         self._latest: dict[bytes, int] = {}
         self._indexed = found.first_dirty_offset
+        self._repeated = RepeatedKeys(_name)
 
     def run(self) -> Generator[None, None, None]:
         """Runs both passes."""
@@ -239,15 +245,22 @@ class _Cleaning:
                 _is_unread(batch, fields, transactions)
             ):
                 count = 0
+            self._indexed = fields[_BASE] + fields[_DELTA] + 1
+            repeated = self._find_repeated(batch, fields)
+            if repeated is not None:
+                work += _REPEATED_COST
+                base = fields[_BASE]
+                offsets = range(base, base + count)
+                latest.update(zip(repeated.keys, offsets, strict=True))
+                continue
             spans, data = yield from _scan(batch, fields)
             work += count + 1 + len(data) // BYTES_PER_RECORD
             for left in range(count, 0, -size):
                 for offset, key, _, _, _ in islice(spans, size):
                     if key is not None:
-                        latest[key if len(key) <= LONG_KEY else _digest(key)] = offset
+                        latest[_name(key)] = offset
                 if left > size:
                     yield
-            self._indexed = fields[_BASE] + fields[_DELTA] + 1
         # A gap after the last batch needs no second look.
         self._indexed = self._end
 
@@ -268,17 +281,33 @@ class _Cleaning:
             if fields[_BASE] >= self._indexed:
                 replacement.add(batch)
                 continue
-            count = fields[_COUNT]
-            spans, data = yield from _scan(batch, fields)
-            work += count + len(data) // BYTES_PER_RECORD
-            kept = _Kept(data, self._is_past_horizon(fields))
-            for left in range(count, 0, -size):
-                self._keep(islice(spans, size), kept)
-                if left > size:
-                    yield
-            remains = yield from self._remainder(batch, fields, kept)
+            remains, cost = yield from self._remains(batch, fields)
+            work += cost
             if remains is not None:
                 replacement.add(remains)
+
+    def _remains(
+        self, batch: bytes, fields: tuple[int, ...]
+    ) -> Generator[None, None, tuple[bytes | None, int]]:
+        """The batch with the records that remain, None to drop it; and the work."""
+        repeated = self._find_repeated(batch, fields)
+        if repeated is not None and repeated.is_superseded(fields[_BASE], self._latest):
+            return self._without_records(batch, fields), _REPEATED_COST
+        count = fields[_COUNT]
+        spans, data = yield from _scan(batch, fields)
+        kept = _Kept(data, self._is_past_horizon(fields))
+        for left in range(count, 0, -self._slice):
+            self._keep(islice(spans, self._slice), kept)
+            if left > self._slice:
+                yield
+        remains = yield from self._remainder(batch, fields, kept)
+        return remains, count + len(data) // BYTES_PER_RECORD
+
+    def _find_repeated(self, batch: bytes, fields: tuple[int, ...]) -> Repeated | None:
+        """The keys of a batch, if it has the same ones as others."""
+        if fields[_ATTRIBUTES] & _NOT_PLAIN or not fields[_COUNT]:
+            return None
+        return self._repeated.find(batch, fields[_COUNT])
 
     def _transactions(self, start: int) -> CleanedTransactions:
         return CleanedTransactions(self._of.store.aborted(start, self._end))
@@ -333,7 +362,7 @@ class _Cleaning:
         for offset, key, has_value, start, stop in spans:
             if key is None:
                 continue
-            if find(key if len(key) <= LONG_KEY else _digest(key), -1) > offset:
+            if find(_name(key), -1) > offset:
                 continue
             if not has_value:
                 if kept.is_past_horizon:
@@ -422,6 +451,8 @@ def _scan(
     return scan_records(data, 0, count, base_offset), data
 
 
-def _digest(key: bytes) -> bytes:
-    """A digest for a long key: longer than any key that is kept as it is."""
+def _name(key: bytes) -> bytes:
+    """A key, or for a long one a digest: longer than any key that is kept as it is."""
+    if len(key) <= LONG_KEY:
+        return key
     return blake2b(key).digest().ljust(LONG_KEY + 1)
