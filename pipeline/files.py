@@ -158,11 +158,14 @@ class LocalFiles:
 
     def inputs(self, pattern: str) -> list[File]:
         """See `Files`."""
-        from wcmatch import glob
-
         where = plain(pattern)
-        flags = glob.BRACE | glob.DOTGLOB | glob.FORCEUNIX
-        found = [where] if Path(where).exists() else glob.glob(where, flags=flags)
+        if Path(where).exists():
+            found = [where]
+        else:
+            from wcmatch import glob
+
+            flags = glob.BRACE | glob.DOTGLOB | glob.FORCEUNIX
+            found = glob.glob(where, flags=flags)
         files = {file.path: file for each in found for file in _below(Path(each))}
         return [files[path] for path in sorted(files)]
 
