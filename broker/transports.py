@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from contextlib import suppress
 
 _CLOSE_WAIT = b"\x08"
 """Linux's TCP state CLOSE_WAIT: the client has closed its sending side."""
 _UNPACED = b"reno"
-"""The congestion control that every Linux has, and that sends without timers."""
+"""Linux's built-in congestion control, which sends without timers."""
 
 
 def writelines_pauses(transport: asyncio.Transport) -> bool:
@@ -37,15 +38,17 @@ def keep_alive(transport: asyncio.BaseTransport) -> None:
 
 
 def send_unpaced(listening: socket.socket) -> None:
-    """Connections within this machine send without pacing.
+    """Sends on connections within this machine without pacing.
 
     BBR, the default of some systems, spreads packets over time for the sake of a
     network. Within a machine, its timers only cost CPU time. The connections that the
-    socket accepts take over the setting.
+    socket accepts take over the setting. A system without it keeps its default.
     """
     address = listening.getsockname()[0]
-    if sys.platform == "linux" and address.startswith(("127.", "::1")):
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _UNPACED)
+    is_within = address == "::1" or address.startswith("127.")
+    if sys.platform == "linux" and is_within:
+        with suppress(OSError):
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _UNPACED)
 
 
 def is_half_closed(transport: asyncio.BaseTransport) -> bool:

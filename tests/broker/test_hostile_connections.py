@@ -39,6 +39,7 @@ from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids
 from kohort.broker.request import JOIN_BELOW, ResponseFormat, join_small
 from kohort.broker.server import Broker, Listener
+from kohort.broker.transports import send_unpaced
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -223,6 +224,36 @@ async def test_connections_within_the_machine_are_not_paced(by_hand: ByHand) -> 
         accepted = transport.get_extra_info("socket")
         control = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
         assert control.startswith(b"reno\0")
+
+
+class Listening(socket.socket):
+    """A listening socket of a system without congestion controls to choose from."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self.address = address
+        self.is_asked = False
+
+    def getsockname(self) -> tuple[str, int]:
+        """The address, and a port."""
+        return self.address, 1
+
+    def setsockopt(self, *_: object) -> None:
+        """Refuses the option."""
+        self.is_asked = True
+        raise OSError(errno.ENOPROTOOPT, "not available")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no BBR")
+@pytest.mark.parametrize(
+    ("address", "is_within"),
+    [("127.0.0.2", True), ("::1", True), ("::1234", False), ("0.0.0.0", False)],
+)
+def test_a_system_without_that_control(address: str, is_within: bool) -> None:
+    """The broker listens with the default, as it does for other machines."""
+    with Listening(address) as listening:
+        send_unpaced(listening)
+        assert listening.is_asked == is_within
 
 
 async def test_pipelined_requests_let_others_in_between() -> None:
