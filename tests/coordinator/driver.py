@@ -299,7 +299,9 @@ class Driver:
                     assert kind == "rebalance_started" or self._is_lowered, "let in"
         if written is not None:
             self._perform(self.coordinator.handle(Appended(written), self.now))
-        elif not self.held:
+        elif self.held:
+            self.invariants.check_generations(self.coordinator)
+        else:
             self._check()
 
     def _answer(self, effect: Reply | Replies) -> None:

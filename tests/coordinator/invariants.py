@@ -125,11 +125,9 @@ class Invariants:
             records: all records so far.
         """
         groups = coordinator.groups
-        for group_id in self.generations.keys() - groups.keys():
-            self._forget_generations(group_id)  # deleted: it starts over
+        self.check_generations(coordinator)
         parked: set[object] = set()
         for group in groups.values():
-            self._check_generation(group, coordinator)
             is_held = coordinator.lasting.holds.get(group.group_id) is group.state
             parked |= _parked(group, timers, is_held=is_held)
             assert not group.members or group.leader in group.members
@@ -171,14 +169,20 @@ class Invariants:
             if len(group.members) > _max_size(coordinator, group_id):
                 assert group.state == "PreparingRebalance"
 
+    def check_generations(self, coordinator: Coordinator) -> None:
+        """Checks new generations, also while appends are held: limits change later."""
+        groups = coordinator.groups
+        for group_id in self.generations.keys() - groups.keys():
+            self._forget_generations(group_id)  # deleted: it starts over
+        for group in groups.values():
+            self._check_generation(group, coordinator)
+
     def _check_generation(self, group: Group, coordinator: Coordinator) -> None:
         known = self.generations.get(group.group_id, 0)
         assert group.generation_id >= known, "generations never go down"
         is_limited = group.group_id in coordinator.lasting.max_sizes
         is_limited |= coordinator.settings.is_helpful
-        # A limit that was lowered since then has started the next rebalance.
-        is_over = group.state == "PreparingRebalance"
-        if group.generation_id > known and is_limited and not is_over:
+        if group.generation_id > known and is_limited:
             assert len(group.members) <= _max_size(coordinator, group.group_id)
         self.generations[group.group_id] = group.generation_id
 
