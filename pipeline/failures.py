@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from kohort.pipeline.iceberg import PACKAGE
-
 LONGEST: Final = 400
 """Characters of a foreign message in one of our sentences."""
 FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
@@ -235,6 +233,9 @@ def _no_driver(found: re.Match[str], text: str, lake: str) -> str:
 
 
 def _no_iceberg(found: re.Match[str], text: str, lake: str) -> str:
+    # The tables would be loaded with it, by every command.
+    from kohort.pipeline.iceberg import PACKAGE
+
     return (
         "Spark has no Iceberg: --packages replaces kohort's own, so add"
         f" {PACKAGE} to it"
