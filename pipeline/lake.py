@@ -233,7 +233,7 @@ class Lake:
 
 
 def _always() -> None:
-    """Of a lock that cannot be lost."""
+    """Does nothing: a lock of the operating system cannot be lost."""
 
 
 def _this_process() -> str:

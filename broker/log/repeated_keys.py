@@ -98,7 +98,7 @@ class RepeatedKeys:
             if known is None:
                 known = self._note(place, batch, count)
         except (IndexError, WireError):
-            # The batch is damaged: the error of reading all of it says how.
+            # The batch is damaged: the scan of all its records raises the error.
             return None
         if known is None or not known.are_of(batch, count):
             return None

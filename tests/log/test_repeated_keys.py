@@ -29,7 +29,7 @@ def batch(*keys: bytes | None, value: bytes = b"1", base: int = 0) -> bytes:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_newest_record_of_each_key_stays(seed: int) -> None:
-    """Whichever batches are repeated; also those that an earlier cleaning has left."""
+    """Cleans three times, with other batches repeated each time."""
     rng = random.Random(seed)
     scene = Scene()
     written: list[bytes] = []
@@ -51,7 +51,7 @@ def found(repeated: RepeatedKeys, *batches: tuple[bytes, int]) -> Sequence[bool]
 
 
 def test_which_batches_are_known() -> None:
-    """From the second of a kind on; the same size and first key are not enough."""
+    """The second of a kind is known; another second key, or count, is not."""
     repeated = RepeatedKeys(bytes)
     same = batch(b"a", b"b"), 2
     other = batch(b"a", b"c"), 2

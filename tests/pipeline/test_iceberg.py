@@ -161,7 +161,7 @@ def test_tables_are_in_the_lake_or_where_the_catalog_has_them(
 
 
 def test_sqlite_has_one_connection() -> None:
-    """Of two, one may find the database locked."""
+    """The second of two connections may find the database locked."""
     prefix = "spark.sql.catalog.kohort."
     conf = {f"{prefix}type": "jdbc", f"{prefix}uri": "jdbc:sqlite:/x.db"}
     assert iceberg.settings("s3a://b/lake", conf)[f"{prefix}clients"] == "1"
