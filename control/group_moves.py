@@ -21,9 +21,9 @@ from kohort.control import group_views
 
 if TYPE_CHECKING:
     from kohort.broker.events.account.values import Account, Gone, Parts
+    from kohort.broker.events.findings.names import Names
     from kohort.broker.fetch_watch import FetchWatch, Run
     from kohort.broker.server import Broker
-    from kohort.control.why.names import Names
 
 Event = Mapping[str, Any]
 Partition = tuple[str, int]

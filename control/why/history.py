@@ -9,13 +9,14 @@ from typing import Any
 
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.values import EMPTY, Event
-from kohort.control.why.facts import Facts
-from kohort.control.why.faults import led_to, meanwhile, phrases
-from kohort.control.why.findings import MOST_EVIDENCE, Finding
-from kohort.control.why.fold import Waiting, fold, fold_all
-from kohort.control.why.names import Names
-from kohort.control.why.rules import find
-from kohort.control.why.words import duration, explain, many, product
+from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.faults import led_to, meanwhile, phrases
+from kohort.broker.events.findings.finding import MOST_EVIDENCE, Finding
+from kohort.broker.events.findings.fold import Waiting, fold, fold_all
+from kohort.broker.events.findings.names import Names
+from kohort.broker.events.findings.rules import find
+from kohort.broker.events.findings.words import duration, many, product
+from kohort.control.why.words import explain
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from kohort.broker.events.account import Account, reasons
 from kohort.broker.events.account.membership import Life, Member
 from kohort.broker.events.account.values import Gone, Outcome, Return, Unread
-from kohort.control.why.facts import Facts
-from kohort.control.why.findings import (
+from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.finding import (
     MINUTE,
     SECOND,
     Evidence,
@@ -19,13 +19,13 @@ from kohort.control.why.findings import (
     cost,
     of_rebalance,
 )
-from kohort.control.why.names import Names
-from kohort.control.why.rules.refusals import (
+from kohort.broker.events.findings.names import Names
+from kohort.broker.events.findings.rules.refusals import (
     commits_of_members,
     is_there,
     refused_again,
 )
-from kohort.control.why.words import (
+from kohort.broker.events.findings.words import (
     duration,
     how,
     many,

@@ -1,6 +1,6 @@
 """Findings: known problems that a group's numbers show, with advice and evidence.
 
-A rule is a function from facts to findings; `kohort.control.why.rules.RULES` is all of
+A rule is a function from facts to findings; `RULES` of the package ``rules`` is all of
 them. Its thresholds are constants of its module, each with the reason for the number.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kohort.broker.events.account import Account
-from kohort.control.why.facts import Facts
-from kohort.control.why.names import Names
-from kohort.control.why.words import cause, duration, head, product
+from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.names import Names
+from kohort.broker.events.findings.words import cause, duration, head, product
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND

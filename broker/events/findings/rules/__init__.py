@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kohort.control.why.facts import Facts
-from kohort.control.why.findings import Finding, Rule
-from kohort.control.why.names import Names
-from kohort.control.why.rules import (
+from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.finding import Finding, Rule
+from kohort.broker.events.findings.names import Names
+from kohort.broker.events.findings.rules import (
     faults,
     members,
     rebalances,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kohort.control.why.facts import Facts
-from kohort.control.why.faults import phrases
-from kohort.control.why.findings import Evidence, Finding
-from kohort.control.why.names import Names
-from kohort.control.why.words import many
+from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.faults import phrases
+from kohort.broker.events.findings.finding import Evidence, Finding
+from kohort.broker.events.findings.names import Names
+from kohort.broker.events.findings.words import many
 
 
 def faults_struck(facts: Facts, names: Names) -> Iterator[Finding]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from kohort.broker.events.account.membership import Life
 from kohort.broker.events.account.values import Gone
-from kohort.control.why.facts import Facts, Refusal
-from kohort.control.why.findings import SECOND, Evidence, Finding
-from kohort.control.why.names import Names, cut
-from kohort.control.why.words import duration, how, many
+from kohort.broker.events.findings.facts import Facts, Refusal
+from kohort.broker.events.findings.finding import SECOND, Evidence, Finding
+from kohort.broker.events.findings.names import Names, cut
+from kohort.broker.events.findings.words import duration, how, many
 
 ASKS_AGAIN = 5
 """Too many JoinGroups of one process to a full group. The error is fatal to Kafka's

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from kohort.broker.events.account.values import Partition
-from kohort.control.why.facts import Facts
-from kohort.control.why.findings import SECOND, Evidence, Finding
-from kohort.control.why.names import Names, cut
-from kohort.control.why.transactions import LONG_NS, Fenced, Transaction
-from kohort.control.why.words import duration, many
+from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.finding import SECOND, Evidence, Finding
+from kohort.broker.events.findings.names import Names, cut
+from kohort.broker.events.findings.transactions import LONG_NS, Fenced, Transaction
+from kohort.broker.events.findings.words import duration, many
 
 OPEN_NS = SECOND
 """Age from which an open transaction is reported: two empty polls of a consumer, which

@@ -15,8 +15,14 @@ from kohort.broker.events.account.flow import take
 from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.membership import Member, client_id_of, stranger
 from kohort.broker.events.account.values import Event, Partition
-from kohort.control.why.facts import Facts, Refusal, Replacement, Strike, TooLarge
-from kohort.control.why.transactions import Transactions
+from kohort.broker.events.findings.facts import (
+    Facts,
+    Refusal,
+    Replacement,
+    Strike,
+    TooLarge,
+)
+from kohort.broker.events.findings.transactions import Transactions
 
 Waiting = Mapping[Partition, int]
 """Records behind the last stable offset, by partition."""

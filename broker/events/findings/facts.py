@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.membership import Life, Member
 from kohort.broker.events.account.values import Partition, Return, Unread
-from kohort.control.why.transactions import Fenced, Transaction
+from kohort.broker.events.findings.transactions import Fenced, Transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from kohort.broker.events.advice import (
     HELD_UP_NS,
     KEPT_SHARE,
 )
-from kohort.control.why.facts import Facts, TooLarge
-from kohort.control.why.findings import (
+from kohort.broker.events.findings.facts import Facts, TooLarge
+from kohort.broker.events.findings.finding import (
     MINUTE,
     SECOND,
     Evidence,
@@ -22,8 +22,8 @@ from kohort.control.why.findings import (
     cost,
     of_rebalance,
 )
-from kohort.control.why.names import Names, cut
-from kohort.control.why.words import duration, head, many
+from kohort.broker.events.findings.names import Names, cut
+from kohort.broker.events.findings.words import duration, head, many
 
 INITIAL_REBALANCES = 3
 """Too many rebalances for one start. With a delay of 0, two are normal if all members

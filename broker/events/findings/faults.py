@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kohort.broker.events.account import Account
-from kohort.control.why.facts import Facts, Strike
-from kohort.control.why.names import Names, cut
-from kohort.control.why.words import many
+from kohort.broker.events.findings.facts import Facts, Strike
+from kohort.broker.events.findings.names import Names, cut
+from kohort.broker.events.findings.words import many
 
 LED_TO_NS: Final = 60_000_000_000
 """How long before a rebalance a fault may have struck the member that caused it: the
