@@ -17,6 +17,7 @@ DETAILS: Final = frozenset(
     {
         "commit_refused",
         "fault_struck",
+        "finding",
         "group_state",
         "heartbeat",
         "leader_chosen",

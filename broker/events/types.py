@@ -128,6 +128,13 @@ class OffsetRow(TypedDict):
     end_offset: NotRequired[int | None]
 
 
+class EvidenceRow(TypedDict):
+    time_ns: int
+    text: str
+    sequence: NotRequired[int | None]
+    generation: NotRequired[int | None]
+
+
 class Common(TypedDict):
     schema: int
     run: str
@@ -427,6 +434,30 @@ class RebalanceAccount(Common):
     is_ownership_whole: bool
 
 
+class Finding(Common):
+    kind: Literal["finding"]
+    cause: NotRequired[None]
+    finding: str
+    revision: int
+    code: str
+    title: str
+    advice: str
+    is_sure: bool
+    is_withdrawn: bool
+    members: list[str]
+    evidence: list[EvidenceRow]
+    evidence_count: int
+    since_ns: int
+    until_ns: int
+    unread_ns: int
+    paused_ns: int
+    records: int
+    setting: NotRequired[str | None]
+    current: NotRequired[str | None]
+    suggested: NotRequired[str | None]
+    saving_ns: NotRequired[int | None]
+
+
 class OffsetsCommitted(Common):
     kind: Literal["offsets_committed"]
     cause: NotRequired[None]
@@ -629,6 +660,7 @@ EventKind: TypeAlias = Literal[
     "member_synced",
     "partitions_changed",
     "rebalance_account",
+    "finding",
     "offsets_committed",
     "commit_refused",
     "offsets_expired",
@@ -667,6 +699,7 @@ Event: TypeAlias = (
     | MemberSynced
     | PartitionsChanged
     | RebalanceAccount
+    | Finding
     | OffsetsCommitted
     | CommitRefused
     | OffsetsExpired

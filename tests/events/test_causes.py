@@ -17,6 +17,7 @@ from kohort.broker.events.schema import KINDS
 NOT_OF_GROUPS = {
     "events_lost",
     "fault_struck",
+    "finding",
     "heartbeat",
     "node_",
     "rebalance_account",

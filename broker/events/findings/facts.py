@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.membership import Life, Member
 from kohort.broker.events.account.values import Partition, Return, Unread
+from kohort.broker.events.findings.finding import Finding
 from kohort.broker.events.findings.transactions import Fenced, Transaction
 
 
@@ -145,6 +146,7 @@ class Facts:
         set_back_ns: the largest step by which the clock was set back: durations around
             it are too short. A broker's own clock is never set back.
         events: the number of events of the group.
+        found: findings that the stream carries, by key; None: it was withdrawn.
     """
 
     group: str
@@ -170,3 +172,4 @@ class Facts:
     gaps: Sequence[tuple[int, int]]
     set_back_ns: int
     events: int
+    found: Mapping[str, Finding | None]

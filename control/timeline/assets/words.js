@@ -104,5 +104,5 @@ const EVENT_MARKS = {
 const UNMARKED = new Set([
   "member_id_given", "member_joined", "leader_chosen", "heartbeat", "group_state", "rebalance_started", "rebalance_account",
   "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "window_opened",
-  "transaction_ended_in_partition",
+  "transaction_ended_in_partition", "finding",
 ]);

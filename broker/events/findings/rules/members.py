@@ -14,6 +14,7 @@ from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.finding import (
     MINUTE,
     SECOND,
+    Cost,
     Evidence,
     Finding,
     cost,
@@ -77,7 +78,7 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
             what, is_sure = at_work[life.member_id]
             text += f", no reason given, and {what}"
         text += _not_polled(facts.members[life.member_id], unread[life.member_id])
-        (told if is_sure else guessed)[life.member_id] = _gone(life, text)
+        (told if is_sure else guessed)[life.member_id] = _gone(life, text, names)
     for found, is_sure in ((told, True), (guessed, False)):
         if found:
             why = "because" if is_sure else "perhaps because"
@@ -94,6 +95,7 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
                 "you keep polling.",
                 tuple(found.values()),
                 is_sure,
+                "" if is_sure else "perhaps",
             )
 
 
@@ -133,9 +135,10 @@ def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:
     return found
 
 
-def _gone(life: Life, text: str) -> Evidence:
+def _gone(life: Life, text: str, names: Names) -> Evidence:
     assert life.until_ns is not None
-    return Evidence(life.until_ns, text, life.until_sequence)
+    name = names.of(life.member_id)
+    return Evidence(life.until_ns, text, life.until_sequence, members=(name,))
 
 
 # -- restarts
@@ -207,6 +210,7 @@ def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
         f"session.timeout.ms above {least} s plus the time that the shutdown takes.",
         tuple(of_rebalance(each, names) for each in rebalances),
         is_sure,
+        cost=Cost.of(rebalances),
     )
 
 
@@ -272,6 +276,7 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
                 f"{names.of(r.old.member_id)}'s session expired, and it rejoined "
                 f"{duration(r.back.until_ns - (r.old.until_ns or 0))} later as a new "
                 "member",
+                names,
             )
             for r in found
         ),
@@ -296,8 +301,7 @@ def static_member_left(facts: Facts, names: Names) -> Iterator[Finding]:
             "and kohort do so by default.",
             tuple(
                 _gone(
-                    life,
-                    f"{names.of(life.member_id)} left{said(life.reason)}",
+                    life, f"{names.of(life.member_id)} left{said(life.reason)}", names
                 )
                 for life in found
             ),
@@ -368,10 +372,13 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
                 f"{names.of(life.member_id)} was a member for "
                 f"{duration((life.until_ns or 0) - (life.since_ns or 0))}: "
                 f"it {how(life.how)}{said(life.reason)}",
+                names,
             )
             for life in lives
         ),
         is_sure,
+        lives[0].member_id,
+        Cost.of(caused),
     )
 
 
@@ -407,6 +414,7 @@ def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
                 life,
                 f"{names.of(member_id)}'s session expired{_after(life)}"
                 f"{_without_reader(unread, [member_id])}",
+                names,
             )
             for member_id, life in found.items()
         ),
@@ -455,14 +463,16 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
             what = "committed" if refusal.cause == "commit" else "tried to rejoin"
             after = duration(refusal.at_ns - life.until_ns)
             text = f"{names.of(refusal.member_id)}'s session expired, and it {what}"
-            found[refusal.member_id] = _gone(life, f"{text} {after} later")
+            found[refusal.member_id] = _gone(life, f"{text} {after} later", names)
     for again in facts.lives:
         life = dead.get(facts.members[again.member_id].previous_id or "")
         if life is None or life.until_ns is None or life.member_id in found:
             continue
         after = duration(max((again.since_ns or 0) - life.until_ns, 0))
         text = f"{names.of(life.member_id)}'s session expired, and it rejoined {after}"
-        found[life.member_id] = _gone(life, f"{text} later on the same connection")
+        found[life.member_id] = _gone(
+            life, f"{text} later on the same connection", names
+        )
     if not found:
         return
     sessions = [facts.members[member_id].session_timeout_ms or 0 for member_id in found]
@@ -490,7 +500,7 @@ def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:
                 f"{names.of(ghost.member_id)}'s session expired {duration(waited)} "
                 f"after {names.of(back.member_id)} had joined in its place"
             )
-            found.append(_gone(ghost, text))
+            found.append(_gone(ghost, text, names))
     if len(found) >= GHOSTS:
         yield Finding(
             "session-too-long",
@@ -521,7 +531,10 @@ def ids_not_used(facts: Facts, names: Names) -> Iterator[Finding]:
             "that starts a consumer, or an interrupted start.",
             tuple(
                 Evidence(
-                    at_ns, f"pending member {names.of(member_id)} expired", sequence
+                    at_ns,
+                    f"pending member {names.of(member_id)} expired",
+                    sequence,
+                    members=(names.of(member_id),),
                 )
                 for at_ns, sequence, member_id in facts.unused_ids
             ),
@@ -549,6 +562,7 @@ def idle_members(facts: Facts, names: Names) -> Iterator[Finding]:
                     facts.until_ns,
                     f"no partitions: {names.list(idle, most=10)}",
                     generation=last.generation,
+                    members=tuple(map(names.of, idle)),
                 ),
             ),
         )
