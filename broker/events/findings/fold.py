@@ -34,8 +34,9 @@ KINDS: Final = frozenset(
     | {"rebalance_account", "finding", "offsets_committed"}
 )
 """Kinds of group events that matter, besides those of accounts."""
-MOST: Final = 1_000
-"""Rebalances, refusals, strikes and so on of a group that remain after `trim`."""
+MOST: Final = 500
+"""Rebalances, refusals, strikes and so on of a group that remain after `trim`: the
+slowest rule then takes 20 ms."""
 MOST_ROWS: Final = 200_000
 """Rows of the accounts of all groups that remain after `trim`: some 50 MB."""
 

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from kohort.broker.events.account import Account, reasons
 from kohort.broker.events.account.membership import Life, Member
@@ -170,11 +171,16 @@ def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Account]:
     # A rebalance begins in the same turn as its cause.
     moments = {(r.old.member_id, r.old.until_ns) for r in restarts}
     moments |= {(r.back.member_id, r.back.until_ns) for r in restarts}
+    first_ns = min((at_ns or 0 for _, at_ns in moments), default=0)
+    last_ns = max((at_ns or 0 for _, at_ns in moments), default=0)
+    begin = bisect_left(facts.rebalances, first_ns, key=lambda each: each.started_ns)
     caused: list[Account] = []
     last: Account | None = None
-    for each in facts.rebalances:
+    for each in islice(facts.rebalances, begin, None):
         if each.is_second_half:
             is_one = last is not None and last in caused[-1:]
+        elif each.started_ns > last_ns:
+            break
         else:
             is_one = any((m, each.started_ns) in moments for m in each.culprits)
         if is_one:
