@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kohort.broker.events.account import Account
+from kohort.broker.events.account.membership import Life
 from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.words import cause, duration, head, product
@@ -77,6 +78,12 @@ class Finding:
 
 
 Rule = Callable[[Facts, Names], Iterator[Finding]]
+
+
+def gone(life: Life, text: str) -> Evidence:
+    """The end of a member's life as evidence."""
+    assert life.until_ns is not None
+    return Evidence(life.until_ns, text, life.until_sequence)
 
 
 def of_rebalance(rebalance: Account, names: Names) -> Evidence:

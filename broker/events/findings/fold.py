@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.accounts import OF_ALL
@@ -16,13 +17,19 @@ from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.membership import Member, client_id_of, stranger
 from kohort.broker.events.account.values import Event, Partition
 from kohort.broker.events.findings.facts import (
+    Advance,
+    Command,
     Facts,
     Refusal,
     Replacement,
     Strike,
     TooLarge,
 )
+from kohort.broker.events.findings.interventions import with_tests
 from kohort.broker.events.findings.transactions import Transactions
+
+CLOCK: Final = "clock_advanced"
+"""The kind of no group that every group's facts need."""
 
 Waiting = Mapping[Partition, int]
 """Records behind the last stable offset, by partition."""
@@ -69,7 +76,7 @@ def fold_all(
         transactions.take(event)
         group = event.get("group")
         if group is None:
-            if event["kind"] in OF_ALL:
+            if event["kind"] in OF_ALL or event["kind"] == CLOCK:
                 shared.append(event)
                 for each in folding.values():
                     each.take(event)
@@ -104,6 +111,8 @@ class _Folding:
         self.too_large: list[TooLarge] = []
         self.replacements: list[Replacement] = []
         self.strikes: list[Strike] = []
+        self.advances: list[Advance] = []
+        self.commands: list[Command] = []
         self.unused: list[tuple[int, int, str]] = []
         self.committed: set[Partition] = set()
         self.on_kind: Mapping[str, Callable[[Event], None]] = {
@@ -115,12 +124,16 @@ class _Folding:
             "offsets_committed": self._committed,
             "commit_refused": self._commit_refused,
             "fault_struck": self._struck,
+            "commanded": self._commanded,
             "append_failed": self._append_failed,
             "events_lost": self._lost,
         }
 
     def take(self, event: Event) -> None:
         """Takes in one event."""
+        if event["kind"] == CLOCK:
+            self._advanced(event)
+            return
         is_ours = event.get("group") == self.group
         if not is_ours and event["kind"] not in OF_ALL:
             return
@@ -129,6 +142,16 @@ class _Folding:
         handle = self.on_kind.get(event["kind"])
         if handle is not None and (event.get("member_id") or not _is_nobodys(event)):
             handle(event)
+
+    def _advanced(self, event: Event) -> None:
+        self.advances.append(
+            Advance(
+                at_ns=int(event["time_ns"]),
+                sequence=event["sequence"],
+                until_ns=int(event["until_ns"]),
+                credits_heartbeats=bool(event.get("credits_heartbeats")),
+            )
+        )
 
     def facts(self, until_ns: int | None, waiting: Waiting) -> Facts:
         """The facts so far."""
@@ -144,7 +167,7 @@ class _Folding:
         if until_ns is None and transactions:
             now = max(now, self.transactions.now_ns)
         is_owned_known = ownership.is_known and all(m in owned for m in present)
-        return Facts(
+        facts = Facts(
             group=self.group,
             since_ns=accounts.since_ns,
             until_ns=None if accounts.since_ns is None else now,
@@ -158,6 +181,8 @@ class _Folding:
             too_large=self.too_large,
             replacements=self.replacements,
             strikes=self.strikes,
+            advances=self.advances,
+            commands=self.commands,
             transactions=transactions,
             fenced=fenced,
             partitions=frozenset(concerned),
@@ -169,6 +194,7 @@ class _Folding:
             set_back_ns=accounts.set_back_ns,
             events=self.count,
         )
+        return with_tests(facts)
 
     def _rebalances(self, under_way: Account | None) -> list[Account]:
         """The accounts in order: those that the stream carries, and the others."""
@@ -222,6 +248,16 @@ class _Folding:
                 error=event.get("error"),
                 member_id=event.get("member_id"),
                 client_id=event.get("client_id") or "",
+            )
+        )
+
+    def _commanded(self, event: Event) -> None:
+        self.commands.append(
+            Command(
+                at_ns=self.accounts.now,
+                sequence=event["sequence"],
+                cause=str(event.get("cause")),
+                max_size=event.get("max_size"),
             )
         )
 

@@ -15,6 +15,7 @@ from kohort.broker.events.findings.rules import (
 
 RULES: tuple[Rule, ...] = (
     faults.faults_struck,
+    faults.clock_advanced,
     transactions.open_transactions,
     transactions.pending_offsets,
     members.max_poll_interval,
