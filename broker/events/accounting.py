@@ -25,8 +25,8 @@ from kohort.broker.events.account import Account
 from kohort.broker.events.account.flow import KINDS
 from kohort.broker.events.account.values import Event, key_of
 from kohort.broker.events.findings.finding import Finding
+from kohort.broker.events.findings.fold import CLOCK, Folding, weigh
 from kohort.broker.events.findings.fold import KINDS as KINDS_OF_FINDINGS
-from kohort.broker.events.findings.fold import Folding, weigh
 from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.rules import steps
 from kohort.broker.events.findings.told import Told
@@ -44,7 +44,7 @@ UNHEARD: Final = (
     - KINDS
     - KINDS_OF_FINDINGS
     - TRANSACTION_KINDS
-    - {"group_state", "node_started", "node_stopped"}
+    - {"group_state", "node_started", "node_stopped", CLOCK}
 ) | {KIND, FINDING, "offsets_committed"}
 """Kinds that are not needed, such as heartbeats; commits would cost too much."""
 

@@ -25,6 +25,7 @@ from kohort.broker.events import SCHEMA_VERSION
 from kohort.broker.events.open_transactions import KINDS as TRANSACTION_KINDS
 from kohort.broker.events.remembered import (
     APART,
+    CLOCK,
     FREE_ROWS,
     FREQUENT,
     REMEMBERED,
@@ -400,7 +401,8 @@ class Events:
         """Returns the remembered events, oldest first.
 
         Args:
-            group: a group's id: the events of that group, which go back further. The
+            group: a group's id: the events of that group, which go back further, and
+                the advances of the clock. The
                 older ones lack the frequent kinds (heartbeats, accepted commits), so
                 the sequence numbers have gaps. None: the latest events of all
                 groups, without gaps.
@@ -417,7 +419,7 @@ class Events:
         latest: Iterable[Seen] = self.remembered.latest
         if group is None:
             return [*latest]
-        kinds = TRANSACTION_KINDS if transactions else ()
+        kinds = {CLOCK, *(TRANSACTION_KINDS if transactions else ())}
         latest = [
             seen
             for seen in latest

@@ -207,6 +207,8 @@ class MemberExpired(Common):
         "commanded",
     ]
     silent_ns: NotRequired[int | None]
+    is_connected: NotRequired[bool | None]
+    is_active: NotRequired[bool | None]
 
 
 class MemberKicked(Common):
@@ -623,6 +625,13 @@ class FaultStruck(Common):
     error: NotRequired[str | None]
 
 
+class ClockAdvanced(Common):
+    kind: Literal["clock_advanced"]
+    cause: NotRequired[None]
+    until_ns: int
+    credits_heartbeats: bool
+
+
 class NodeStarted(Common):
     kind: Literal["node_started"]
     cause: NotRequired[None]
@@ -673,6 +682,7 @@ EventKind: TypeAlias = Literal[
     "shard_loaded",
     "shard_unloaded",
     "fault_struck",
+    "clock_advanced",
     "node_started",
     "node_stopped",
     "events_lost",
@@ -712,6 +722,7 @@ Event: TypeAlias = (
     | ShardLoaded
     | ShardUnloaded
     | FaultStruck
+    | ClockAdvanced
     | NodeStarted
     | NodeStopped
     | EventsLost

@@ -14,6 +14,7 @@ from kohort.broker.events.account.values import (
 )
 from kohort.broker.events.findings.names import Names, cut
 from kohort.broker.events.findings.words import (
+    HELD,
     cause,
     duration,
     head,
@@ -27,9 +28,6 @@ from kohort.broker.events.words import LEADER_CAUSES, UNSEEN
 SHORTEST_NS = 1_000_000
 """Times without a reader that are worth a word: a cooperative member that gets its
 assignment 0.1 ms before the last one leaves a gap of that length in the account."""
-
-HELD = "held"
-"""A piece of a rebalance's duration in which a test held the group."""
 
 
 def explain(
@@ -46,8 +44,9 @@ def explain(
     Args:
         rebalance: the account of it.
         names: of the members.
-        led_to: faults that struck the members that caused it, in words.
-        meanwhile: faults that struck members while it was under way, in words.
+        led_to: faults that struck the members that caused it, and advances of the
+            clock that ended their sessions, in words.
+        meanwhile: faults and advances while it was under way, in words.
     """
     clauses = [
         cause(rebalance, names),

@@ -16,6 +16,7 @@ from kohort.broker.events.schema import KINDS
 
 NOT_OF_GROUPS = {
     "events_lost",
+    "clock_advanced",
     "fault_struck",
     "finding",
     "heartbeat",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from kohort.broker.events.account import Account
+from kohort.broker.events.account.membership import Life
 from kohort.broker.events.account.values import Event
 from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.words import cause, duration, head, product
@@ -199,6 +200,13 @@ class Finding:
             span=(event["since_ns"], event["until_ns"]),
             others=tuple(event["members"]),
         )
+
+
+def gone(life: Life, text: str, names: Names) -> Evidence:
+    """The end of a member's life as evidence."""
+    assert life.until_ns is not None
+    name = names.of(life.member_id)
+    return Evidence(life.until_ns, text, life.until_sequence, members=(name,))
 
 
 def of_rebalance(rebalance: Account, names: Names) -> Evidence:

@@ -8,6 +8,7 @@ Findings in the stream (``finding``) are kept as well, for the same reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.membership import Member, client_id_of, stranger
 from kohort.broker.events.account.values import Event, Partition
 from kohort.broker.events.findings.facts import (
+    Advance,
+    Command,
     Facts,
     Refusal,
     Replacement,
@@ -23,7 +26,11 @@ from kohort.broker.events.findings.facts import (
     TooLarge,
 )
 from kohort.broker.events.findings.finding import Finding
+from kohort.broker.events.findings.interventions import with_tests
 from kohort.broker.events.findings.transactions import Transactions
+
+CLOCK: Final = "clock_advanced"
+"""The kind of no group that every group's facts need."""
 
 Waiting = Mapping[Partition, int]
 """Records behind the last stable offset, by partition."""
@@ -95,6 +102,7 @@ class Folding:
         self.transactions = Transactions()
         self._accounts = Accounts()
         self._gaps: list[tuple[int, int]] = []
+        self._advances: list[Advance] = []
         self._rows = 0
 
     def take(self, event: Event) -> list[Account]:
@@ -110,6 +118,8 @@ class Folding:
             self._of(group).take(event)
         elif event["kind"] == "events_lost":
             self._gaps.append((int(event["first"]), int(event["last"])))
+        elif event["kind"] == CLOCK:
+            self._advances.append(_advance(event))
         return settled
 
     def close(self) -> list[Account]:
@@ -138,7 +148,9 @@ class Folding:
         waiting: Waiting = MappingProxyType({}),
     ) -> Facts:
         """The facts of a group so far; arguments as for `fold`."""
-        return self._of(group).facts(self.transactions, self._gaps, until_ns, waiting)
+        facts = self._of(group).facts(self.transactions, until_ns, waiting)
+        gaps, advances = [*self._gaps], [*self._advances]
+        return with_tests(replace(facts, gaps=gaps, advances=advances))
 
     def troubled(self) -> Iterator[str | None]:
         """Yields groups that a transaction concerns that went wrong, or is open long.
@@ -157,7 +169,7 @@ class Folding:
             return
         self._accounts.trim(group)
         self.transactions.trim()
-        del self._gaps[:-MOST]
+        del self._gaps[:-MOST], self._advances[:-MOST]
         self._rows -= found.trim()
         while self._rows > MOST_ROWS:
             largest = max(self.groups.values(), key=lambda each: each.rows)
@@ -204,6 +216,7 @@ class _Group:
         self.too_large: list[TooLarge] = []
         self.replacements: list[Replacement] = []
         self.strikes: list[Strike] = []
+        self.commands: list[Command] = []
         self.unused: list[tuple[int, int, str]] = []
         self.committed: set[Partition] = set()
         self.on_kind: Mapping[str, Callable[[Event], None]] = {
@@ -216,6 +229,7 @@ class _Group:
             "offsets_committed": self._committed,
             "commit_refused": self._commit_refused,
             "fault_struck": self._struck,
+            "commanded": self._commanded,
             "append_failed": self._append_failed,
         }
 
@@ -250,7 +264,13 @@ class _Group:
     def trim(self) -> int:
         """Drops the oldest of each kind if there are many; returns their rows."""
         rows: list[list[Any]] = [self.delays, self.refusals, self.too_large]
-        for each in (*rows, self.replacements, self.strikes, self.unused):
+        for each in (
+            *rows,
+            self.replacements,
+            self.strikes,
+            self.unused,
+            self.commands,
+        ):
             if len(each) > 2 * MOST:
                 del each[:-MOST]
         return self._drop(-MOST) if len(self.computed) > 2 * MOST else 0
@@ -270,7 +290,6 @@ class _Group:
     def facts(
         self,
         all_transactions: Transactions,
-        gaps: list[tuple[int, int]],
         until_ns: int | None,
         waiting: Waiting,
     ) -> Facts:
@@ -302,6 +321,8 @@ class _Group:
             too_large=[*self.too_large],
             replacements=[*self.replacements],
             strikes=[*self.strikes],
+            advances=(),
+            commands=[*self.commands],
             transactions=transactions,
             fenced=fenced,
             partitions=frozenset(concerned),
@@ -309,7 +330,7 @@ class _Group:
             unused_ids=[*self.unused],
             initial_delays_ms=[*self.delays],
             owned={m: len(owned[m]) for m in present} if is_owned_known else None,
-            gaps=[*gaps],
+            gaps=(),
             set_back_ns=accounts.set_back_ns,
             events=self.count,
             found={**self.found},
@@ -367,6 +388,16 @@ class _Group:
                 error=event.get("error"),
                 member_id=event.get("member_id"),
                 client_id=event.get("client_id") or "",
+            )
+        )
+
+    def _commanded(self, event: Event) -> None:
+        self.commands.append(
+            Command(
+                at_ns=self.accounts.now,
+                sequence=event["sequence"],
+                cause=str(event.get("cause")),
+                max_size=event.get("max_size"),
             )
         )
 
@@ -441,6 +472,15 @@ class _Group:
     def _found(self, event: Event) -> None:
         finding = None if event["is_withdrawn"] else Finding.of(event)
         self.found[event["finding"]] = finding
+
+
+def _advance(event: Event) -> Advance:
+    return Advance(
+        at_ns=int(event["time_ns"]),
+        sequence=event["sequence"],
+        until_ns=int(event["until_ns"]),
+        credits_heartbeats=bool(event.get("credits_heartbeats")),
+    )
 
 
 def weigh(account: Account) -> int:

@@ -12,6 +12,9 @@ from kohort.broker.events.words import REBALANCE_SENTENCES
 LONGEST_REASON = 200
 """Characters of a reason that are shown: those of Kafka's clients have 50 to 150."""
 
+HELD = "held"
+"""A piece of a rebalance's duration in which a test held the group."""
+
 _HOW = {
     Gone.LEFT: "left",
     Gone.REMOVED: "was removed by an admin",

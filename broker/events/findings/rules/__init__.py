@@ -20,6 +20,7 @@ Rule = Callable[[Facts, Names], Iterator[Finding]]
 
 RULES: tuple[Rule, ...] = (
     faults.faults_struck,
+    faults.clock_advanced,
     transactions.open_transactions,
     transactions.pending_offsets,
     members.max_poll_interval,

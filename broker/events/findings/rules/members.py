@@ -19,6 +19,7 @@ from kohort.broker.events.findings.finding import (
     Evidence,
     Finding,
     cost,
+    gone,
     of_rebalance,
 )
 from kohort.broker.events.findings.names import Names
@@ -79,7 +80,7 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
             what, is_sure = at_work[life.member_id]
             text += f", no reason given, and {what}"
         text += _not_polled(facts.members[life.member_id], unread[life.member_id])
-        (told if is_sure else guessed)[life.member_id] = _gone(life, text, names)
+        (told if is_sure else guessed)[life.member_id] = gone(life, text, names)
     for found, is_sure in ((told, True), (guessed, False)):
         if found:
             why = "because" if is_sure else "perhaps because"
@@ -136,12 +137,6 @@ def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:
     return found
 
 
-def _gone(life: Life, text: str, names: Names) -> Evidence:
-    assert life.until_ns is not None
-    name = names.of(life.member_id)
-    return Evidence(life.until_ns, text, life.until_sequence, members=(name,))
-
-
 # -- restarts
 
 
@@ -162,6 +157,7 @@ def _restarts(facts: Facts, *, static: bool) -> list[_Restart]:
         if row.is_restart
         and row.how in {Gone.LEFT, Gone.EXPIRED}
         and row.previous_id in old
+        and row.previous_id not in facts.ended_by_test
         and (facts.members[row.previous_id].instance_id is not None) == static
     ]
     return sorted(found, key=lambda restart: restart.back.until_ns)
@@ -277,7 +273,7 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
         "The price: the group notices a crashed member later. The limit is "
         "group.max.session.timeout.ms on the brokers.",
         tuple(
-            _gone(
+            gone(
                 r.old,
                 f"{names.of(r.old.member_id)}'s session expired, and it rejoined "
                 f"{duration(r.back.until_ns - (r.old.until_ns or 0))} later as a new "
@@ -306,9 +302,7 @@ def static_member_left(facts: Facts, names: Names) -> Iterator[Finding]:
             "without leaving: static consumers of kafka-clients, librdkafka, franz-go "
             "and kohort do so by default.",
             tuple(
-                _gone(
-                    life, f"{names.of(life.member_id)} left{said(life.reason)}", names
-                )
+                gone(life, f"{names.of(life.member_id)} left{said(life.reason)}", names)
                 for life in found
             ),
         )
@@ -328,7 +322,8 @@ def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
         before = short.setdefault(process, [])
         if before and life.since_ns < (before[-1].until_ns or 0):
             continue  # another process that looks the same
-        if life.member_id not in slow and _is_crash(life):
+        is_own_doing = life.member_id not in facts.ended_by_test
+        if life.member_id not in slow and is_own_doing and _is_crash(life):
             before.append(life)
             continue
         yield from _looped(facts, short.pop(process, []), names)
@@ -373,7 +368,7 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
         f"and caused {many(len(caused), 'rebalance')}; {cost(caused)}",
         _DIES if is_sure else _LEAVES,
         tuple(
-            _gone(
+            gone(
                 life,
                 f"{names.of(life.member_id)} was a member for "
                 f"{duration((life.until_ns or 0) - (life.since_ns or 0))}: "
@@ -395,6 +390,7 @@ def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that went silent and never came back as the same process."""
     alive = {r.member_id for r in facts.refusals if r.error == "UNKNOWN_MEMBER_ID"}
     alive |= {member.previous_id or "" for member in facts.members.values()}
+    alive |= facts.ended_by_test
     found = {
         life.member_id: life
         for life in facts.lives
@@ -416,7 +412,7 @@ def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
         "once. A shorter session.timeout.ms (with heartbeat.interval.ms at a third of "
         "it) shortens the wait.",
         tuple(
-            _gone(
+            gone(
                 life,
                 f"{names.of(member_id)}'s session expired{_after(life)}"
                 f"{_without_reader(unread, [member_id])}",
@@ -458,7 +454,9 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
     dead = {
         life.member_id: life
         for life in facts.lives
-        if life.how is Gone.EXPIRED and life.until_ns is not None
+        if life.how is Gone.EXPIRED
+        and life.until_ns is not None
+        and life.member_id not in facts.ended_by_test
     }
     found: dict[str, Evidence] = {}
     for refusal in facts.refusals:
@@ -469,14 +467,14 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
             what = "committed" if refusal.cause == "commit" else "tried to rejoin"
             after = duration(refusal.at_ns - life.until_ns)
             text = f"{names.of(refusal.member_id)}'s session expired, and it {what}"
-            found[refusal.member_id] = _gone(life, f"{text} {after} later", names)
+            found[refusal.member_id] = gone(life, f"{text} {after} later", names)
     for again in facts.lives:
         life = dead.get(facts.members[again.member_id].previous_id or "")
         if life is None or life.until_ns is None or life.member_id in found:
             continue
         after = duration(max((again.since_ns or 0) - life.until_ns, 0))
         text = f"{names.of(life.member_id)}'s session expired, and it rejoined {after}"
-        found[life.member_id] = _gone(
+        found[life.member_id] = gone(
             life, f"{text} later on the same connection", names
         )
     if not found:
@@ -506,7 +504,7 @@ def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:
                 f"{names.of(ghost.member_id)}'s session expired {duration(waited)} "
                 f"after {names.of(back.member_id)} had joined in its place"
             )
-            found.append(_gone(ghost, text, names))
+            found.append(gone(ghost, text, names))
     if len(found) >= GHOSTS:
         yield Finding(
             "session-too-long",

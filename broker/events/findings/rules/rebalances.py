@@ -104,12 +104,16 @@ def _goes_on(last: Account, each: Account) -> bool:
     return each.cause == "member_joined" or each.is_second_half
 
 
+def _is_tests(each: Account, facts: Facts) -> bool:
+    return each.key in facts.of_test
+
+
 # -- waits that are too long
 
 
 def missed_rebalance_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that did not rejoin within the rebalance timeout."""
-    found = [r for r in facts.rebalances if r.latecomers]
+    found = [r for r in facts.rebalances if r.latecomers and not _is_tests(r, facts)]
     if not found:
         return
     count = sum(len(each.latecomers) for each in found)
@@ -141,6 +145,8 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that hold up one rebalance after another."""
     waits: dict[str, list[Evidence]] = {}
     for each in facts.rebalances:
+        if _is_tests(each, facts):
+            continue
         for wait in each.pieces:
             if wait.what != "join" or wait.member_id is None:
                 continue
@@ -177,7 +183,11 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
 
 def sync_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that joined and did not fetch their assignment in time."""
-    found = [r for r in facts.rebalances if r.cause == "sync_timeout"]
+    found = [
+        each
+        for each in facts.rebalances
+        if each.cause == "sync_timeout" and not _is_tests(each, facts)
+    ]
     if found:
         yield Finding(
             "sync-timeout",
@@ -239,6 +249,7 @@ def eager_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
         and each.previous_state != "Empty"
         and (each.kept_count or each.moved_count)
         and not _is_growth(each, newcomers)
+        and not _is_tests(each, facts)
     ]
     kept = sum(each.kept_count for each in found)
     moved = sum(each.moved_count for each in found)
@@ -297,7 +308,9 @@ def leader_rejoins(facts: Facts, names: Names) -> Iterator[Finding]:
     found = [
         each
         for each in facts.rebalances
-        if each.cause == "leader_rejoined" and not each.is_second_half
+        if each.cause == "leader_rejoined"
+        and not each.is_second_half
+        and not _is_tests(each, facts)
     ]
     close = _closest(found, LEADER_REJOINS, LEADER_REJOINS_NS)
     if not close:
@@ -400,18 +413,19 @@ def never_quiet(facts: Facts, _: Names) -> Iterator[Finding]:
     if facts.since_ns is None or facts.until_ns is None:
         return
     whole_ns = facts.until_ns - facts.since_ns
-    busy_ns = sum(each.duration_ns for each in facts.rebalances)
-    if len(facts.rebalances) < NEVER_QUIET or whole_ns < MINUTE:
+    own = [each for each in facts.rebalances if not _is_tests(each, facts)]
+    busy_ns = sum(each.duration_ns for each in own)
+    if len(own) < NEVER_QUIET or whole_ns < MINUTE:
         return
     if busy_ns < BUSY_SHARE * whole_ns:
         return
     causes: dict[str, list[Account]] = {}
-    for each in facts.rebalances:
+    for each in own:
         causes.setdefault(each.cause, []).append(each)
     yield Finding(
         "never-quiet",
         f"The group spent {duration(busy_ns)} of {duration(whole_ns)} in "
-        f"{many(len(facts.rebalances), 'rebalance')}; {cost(facts.rebalances)}",
+        f"{many(len(own), 'rebalance')}; {cost(own)}",
         "An eager member pauses from its JoinGroup until the rebalance ends, and the "
         "partitions of a departed member have no reader until then. The other "
         "findings say why; if there are none, start with the most frequent cause.",

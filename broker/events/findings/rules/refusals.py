@@ -9,6 +9,7 @@ from kohort.broker.events.account.membership import Life
 from kohort.broker.events.account.values import Gone
 from kohort.broker.events.findings.facts import Facts, Refusal
 from kohort.broker.events.findings.finding import SECOND, Evidence, Finding
+from kohort.broker.events.findings.interventions import is_limited
 from kohort.broker.events.findings.names import Names, cut
 from kohort.broker.events.findings.words import duration, how, many
 
@@ -83,7 +84,11 @@ def _refused_again(last: Life, refusal: Refusal) -> str:
 def full_group(facts: Facts, names: Names) -> Iterator[Finding]:
     """A full group, and clients that keep trying to join it."""
     own = {id(r) for r, life in refused_again(facts) if is_there(life, r)}
-    full = [r for r in facts.refusals if r.cause == "full" and id(r) not in own]
+    full = [
+        r
+        for r in facts.refusals
+        if r.cause == "full" and id(r) not in own and not is_limited(facts, r.at_ns)
+    ]
     if not full:
         return
     askers: dict[tuple[str, str], list[Refusal]] = {}
@@ -184,6 +189,8 @@ def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
     for refusal in facts.refusals:
         member_id = refusal.member_id or own.get(id(refusal))
         if not _is_late(refusal) or not member_id:
+            continue
+        if member_id in facts.ended_by_test:
             continue
         text = f"{names.of(member_id)} committed: {refusal.error}"
         life = went.get(member_id)
