@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from kohort.broker.events.account import Account, reasons
 from kohort.broker.events.account.membership import Life, Member
@@ -100,6 +99,8 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
                 tuple(found.values()),
                 is_sure,
                 "" if is_sure else "perhaps",
+                _cost(unread, found),
+                savings.poll_interval(facts, found),
             )
 
 
@@ -165,29 +166,6 @@ def _restarts(facts: Facts, *, static: bool) -> list[_Restart]:
     return sorted(found, key=lambda restart: restart.back.until_ns)
 
 
-def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Account]:
-    """The rebalances that restarts began: at the end of a member, and at its return."""
-    # A rebalance begins in the same turn as its cause.
-    moments = {(r.old.member_id, r.old.until_ns) for r in restarts}
-    moments |= {(r.back.member_id, r.back.until_ns) for r in restarts}
-    first_ns = min((at_ns or 0 for _, at_ns in moments), default=0)
-    last_ns = max((at_ns or 0 for _, at_ns in moments), default=0)
-    begin = bisect_left(facts.rebalances, first_ns, key=lambda each: each.started_ns)
-    caused: list[Account] = []
-    last: Account | None = None
-    for each in islice(facts.rebalances, begin, None):
-        if each.is_second_half:
-            is_one = last is not None and last in caused[-1:]
-        elif each.started_ns > last_ns:
-            break
-        else:
-            is_one = any((m, each.started_ns) in moments for m in each.culprits)
-        if is_one:
-            caused.append(each)
-        last = each
-    return caused
-
-
 def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
     """Dynamic members that restart one by one, with one or two rebalances each."""
     rolls = [*_rolls(facts)]
@@ -244,7 +222,7 @@ def _rolls(facts: Facts) -> Iterator[tuple[list[_Restart], list[Account]]]:
         if restart is not None and _is_next_step(chain, restart):
             chain.append(restart)
             continue
-        rebalances = _caused_by(facts, chain)
+        rebalances = savings.caused_by(facts, (r.old.member_id for r in chain))
         if len(chain) >= ROLLING_STEPS and len(rebalances) >= len(chain):
             yield chain, rebalances
         chain = [] if restart is None or not _is_next_step([], restart) else [restart]
@@ -302,6 +280,10 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
                 names,
             )
             for r in found
+        ),
+        cost=_cost(_unread(facts, Gone.EXPIRED), [r.old.member_id for r in found]),
+        setting=savings.longer_session(
+            facts, {r.old.member_id: r.back.duration_ns for r in found}
         ),
     )
 
@@ -391,7 +373,9 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
     perhaps = "" if is_sure else "Perhaps no crash: "
     restarts = _between(facts, lives)
     static = savings.of_static(
-        facts, [each.back for each in restarts], _caused_by(facts, restarts)
+        facts,
+        [each.back for each in restarts],
+        savings.caused_by(facts, (r.old.member_id for r in restarts)),
     )
     in_time = all(_is_in_time(facts, each) for each in restarts)
     setting = static if is_sure and in_time else None
@@ -489,6 +473,8 @@ def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
             )
             for member_id, life in found.items()
         ),
+        cost=_cost(unread, found),
+        setting=savings.shorter_session(facts, found.values()),
     )
 
 
@@ -502,11 +488,15 @@ def _unread(facts: Facts, cause: str) -> dict[str, list[Unread]]:
     return found
 
 
+def _cost(unread: Mapping[str, Sequence[Unread]], member_ids: Iterable[str]) -> Cost:
+    rows = [row for member_id in member_ids for row in unread.get(member_id, ())]
+    return Cost(sum(row.duration_ns * row.count for row in rows))
+
+
 def _without_reader(
     unread: Mapping[str, Sequence[Unread]], member_ids: Iterable[str]
 ) -> str:
-    rows = [row for member_id in member_ids for row in unread.get(member_id, ())]
-    total_ns = sum(row.duration_ns * row.count for row in rows)
+    total_ns = _cost(unread, member_ids).unread_ns
     if not total_ns:
         return ""
     return f"; partitions had no reader for {product(total_ns, 'partition')}"
@@ -528,6 +518,7 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
         and life.member_id not in facts.ended_by_test
     }
     found: dict[str, Evidence] = {}
+    heard: dict[str, int] = {}
     for refusal in facts.refusals:
         life = dead.get(refusal.member_id)
         if life is None or life.until_ns is None or refusal.member_id in found:
@@ -537,6 +528,7 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
             after = duration(refusal.at_ns - life.until_ns)
             text = f"{names.of(refusal.member_id)}'s session expired, and it {what}"
             found[refusal.member_id] = gone(life, f"{text} {after} later", names)
+            heard[refusal.member_id] = refusal.at_ns
     for again in facts.lives:
         life = dead.get(facts.members[again.member_id].previous_id or "")
         if life is None or life.until_ns is None or life.member_id in found:
@@ -546,19 +538,29 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
         found[life.member_id] = gone(
             life, f"{text} later on the same connection", names
         )
+        heard[life.member_id] = again.since_ns or life.until_ns
     if not found:
         return
     sessions = [facts.members[member_id].session_timeout_ms or 0 for member_id in found]
     was = f" (it was {min(sessions)})" if min(sessions) else ""
+    unread = _unread(facts, Gone.EXPIRED)
+    silent_ns = {
+        member_id: at_ns
+        - (dead[member_id].until_ns or 0)
+        + (dead[member_id].silent_ns or 0)
+        for member_id, at_ns in heard.items()
+    }
     yield Finding(
         "session-too-short",
         f"Sessions of live members expired: {many(len(found), 'time')}"
-        f"{_without_reader(_unread(facts, Gone.EXPIRED), found)}",
+        f"{_without_reader(unread, found)}",
         "Something delayed their heartbeats: a pause (garbage collection, a stopped "
         "container), a network outage, or a client that sends heartbeats only while "
         "the application polls. Raise session.timeout.ms above the longest pause"
         f"{was}, with heartbeat.interval.ms at most a third of it.",
         tuple(found.values()),
+        cost=_cost(unread, found),
+        setting=savings.longer_session(facts, silent_ns),
     )
 
 
