@@ -318,9 +318,10 @@ def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
     """A process that keeps joining and leaving, and is not a slow poller.
 
     Its members are followed from restart to restart, so that several processes that
-    look the same do not add up to a loop.
+    look the same do not add up to a loop. The end of a group is no evidence.
     """
-    slow = _at_work_after_leaving(facts)
+    no_crash = {*_at_work_after_leaving(facts), *facts.ended_by_test}
+    no_crash |= savings.at_the_end(facts)
     lives = {life.member_id: life for life in facts.lives}
     again = {r.previous_id: r.member_id for r in facts.returns.values() if r.is_restart}
     again |= {each.old: each.new for each in facts.replacements}
@@ -331,8 +332,7 @@ def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
         loop: list[Life] = []
         life: Life | None = first
         while life is not None:
-            is_own_doing = life.member_id not in facts.ended_by_test
-            if life.member_id not in slow and is_own_doing and _is_crash(life):
+            if life.member_id not in no_crash and _is_crash(life):
                 loop.append(life)
             else:
                 yield from _looped(facts, loop, names)
