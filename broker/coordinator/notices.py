@@ -236,6 +236,13 @@ def leader_chosen(turn: Turn, group: Group, cause: str, previous: str | None) ->
         _add(turn, "leader_chosen", group, who, cause=cause, previous_leader=previous)
 
 
+def member_fenced(group: Group, event: Heartbeat) -> Notice:
+    """A heartbeat was refused: another process has the member's instance id."""
+    who = Who(event.member_id, event.group_instance_id, event.client)
+    fields = {"error": ErrorCode.FENCED_INSTANCE_ID.name}
+    return Notice("member_fenced", group.group_id, group.generation_id, who, fields)
+
+
 def heartbeat(group: Group | None, event: Heartbeat, code: int) -> Notice:
     """A heartbeat was answered with an error code."""
     who = Who(event.member_id or None, event.group_instance_id)

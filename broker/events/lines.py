@@ -21,6 +21,7 @@ DETAILS: Final = frozenset(
         "group_state",
         "heartbeat",
         "leader_chosen",
+        "member_fenced",
         "member_id_given",
         "member_joined",
         "member_synced",

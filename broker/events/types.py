@@ -228,6 +228,12 @@ class MemberReplaced(Common):
     topics: NotRequired[list[str] | None]
 
 
+class MemberFenced(Common):
+    kind: Literal["member_fenced"]
+    cause: NotRequired[None]
+    error: str
+
+
 class Commanded(Common):
     kind: Literal["commanded"]
     cause: Literal[
@@ -627,6 +633,7 @@ EventKind: TypeAlias = Literal[
     "member_expired",
     "member_kicked",
     "member_replaced",
+    "member_fenced",
     "commanded",
     "leader_chosen",
     "heartbeat",
@@ -666,6 +673,7 @@ Event: TypeAlias = (
     | MemberExpired
     | MemberKicked
     | MemberReplaced
+    | MemberFenced
     | Commanded
     | LeaderChosen
     | Heartbeat

@@ -141,6 +141,14 @@ class Stream:
         new = {"cause": "new", "is_first": True}
         self.say("member_joined", name, **{**usual, **new, **fields})
 
+    def comes_back(self, name: str, silent_s: float = 10) -> None:
+        """A static member takes its old place under a new id (KIP-345)."""
+        old = self.ids[name]
+        self._count += 1
+        self.ids[name] = f"{name}-{self._count}"
+        silent_ns = round(silent_s * SECOND)
+        self.say("member_replaced", name, replaced_member_id=old, silent_ns=silent_ns)
+
     def rejoins(self, name: str, cause: str = "rejoin", **fields: Any) -> None:
         """A member's JoinGroup is taken."""
         self.say("member_joined", name, cause=cause, is_first=False, **fields)

@@ -98,6 +98,31 @@ def the_clock_ends_a_rebalance() -> Stream:
     return stream
 
 
+# -- static members
+
+
+@scene("instance-id-twice")
+def a_fenced_member_only_sends_heartbeats() -> Stream:
+    """librdkafka: the error is fatal, and the application may not look."""
+    stream = quiet("ana", "ben", static=True)
+    old = stream.ids["ana"]
+    stream.comes_back("ana")
+    stream.wait(3)
+    fields = {"member_id": old, "error": "FENCED_INSTANCE_ID"}
+    stream.say("member_fenced", "ana", **fields)
+    return stream
+
+
+@scene()
+def static_members_are_restarted() -> Stream:
+    """They take their old places; nothing of the old processes is heard again."""
+    stream = quiet("ana", "ben", static=True)
+    for name in ("ana", "ben"):
+        stream.wait(20)
+        stream.comes_back(name)
+    return stream
+
+
 @pytest.mark.parametrize("name", SCENES)
 def test_a_scene(name: str) -> None:
     """Exactly the findings of its cause."""

@@ -21,7 +21,8 @@ class Refusal:
         member_id: the member id in the request; "" for none.
         member: the client that sent it, as far as the event says.
         error: the error's name.
-        cause: of a JoinGroup, as ``member_refused`` has it; "commit" for a commit.
+        cause: of a JoinGroup, as ``member_refused`` has it; "fenced" for a heartbeat,
+            too; "commit" for a commit.
         generation: the group's.
         connection: the number of the connection that it came in on; None: not known.
         sender: the last member on that connection; None: not known.

@@ -118,6 +118,7 @@ class _Folding:
         self.on_kind: Mapping[str, Callable[[Event], None]] = {
             "pending_member_expired": self._pending_expired,
             "member_refused": self._refused,
+            "member_fenced": self._fenced,
             "member_replaced": self._replaced,
             "window_opened": self._window_opened,
             "rebalance_account": self._carried,
@@ -225,6 +226,9 @@ class _Folding:
 
     def _refused(self, event: Event) -> None:
         self._note_refusal(event, str(event.get("cause")))
+
+    def _fenced(self, event: Event) -> None:
+        self._note_refusal(event, "fenced")
 
     def _commit_refused(self, event: Event) -> None:
         if event.get("error") == "UNKNOWN_SERVER_ERROR":

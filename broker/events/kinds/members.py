@@ -100,6 +100,12 @@ KINDS: tuple[Kind, ...] = (
         (always("replaced_member_id", "string", "its old id"), SILENT, *_OFFER),
     ),
     Kind(
+        "member_fenced",
+        "A heartbeat was refused because another process has the member's instance id"
+        " (KIP-345). `member_id` is that of the heartbeat.",
+        (ERROR,),
+    ),
+    Kind(
         "commanded",
         "A test or an operator uses power over a group; events of its effects follow.",
         (
