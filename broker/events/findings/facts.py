@@ -40,6 +40,25 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class LooseOffsets:
+    """Offsets of a transaction that named no member, while the group had members.
+
+    Attributes:
+        at_ns: when the transaction was committed.
+        sequence: of the event.
+        generation: the group's.
+        client_id: the client that sent them; "" if unknown.
+        producer_id: its producer.
+    """
+
+    at_ns: int
+    sequence: int
+    generation: int | None
+    client_id: str
+    producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class TooLarge:
     """Records of the group that the log refused.
 
@@ -170,6 +189,7 @@ class Facts:
         lives: of member ids, in order of their beginnings.
         returns: of the processes of members that went, by the ids of those.
         refusals: of JoinGroups and commits, in order.
+        loose_offsets: those of transactions that named no member, in order.
         too_large: records that the log refused, in order.
         replacements: of static members, in order.
         strikes: of faults at its members, in order.
@@ -202,6 +222,7 @@ class Facts:
     lives: Sequence[Life]
     returns: Mapping[str, Return]
     refusals: Sequence[Refusal]
+    loose_offsets: Sequence[LooseOffsets]
     too_large: Sequence[TooLarge]
     replacements: Sequence[Replacement]
     strikes: Sequence[Strike]

@@ -20,6 +20,7 @@ from kohort.broker.events.findings.facts import (
     Advance,
     Command,
     Facts,
+    LooseOffsets,
     Refusal,
     Replacement,
     Strike,
@@ -108,6 +109,7 @@ class _Folding:
         self.gaps: list[tuple[int, int]] = []
         self.delays: list[int] = []
         self.refusals: list[Refusal] = []
+        self.loose_offsets: list[LooseOffsets] = []
         self.too_large: list[TooLarge] = []
         self.replacements: list[Replacement] = []
         self.strikes: list[Strike] = []
@@ -179,6 +181,7 @@ class _Folding:
             lives=membership.lives,
             returns={row.previous_id: row for r in rebalances for row in r.returns},
             refusals=self.refusals,
+            loose_offsets=self.loose_offsets,
             too_large=self.too_large,
             replacements=self.replacements,
             strikes=self.strikes,
@@ -239,6 +242,18 @@ class _Folding:
     def _committed(self, event: Event) -> None:
         rows = event.get("offsets") or ()
         self.committed.update((row["topic"], row["partition"]) for row in rows)
+        producer_id = event.get("producer_id")
+        has_members = bool(self.accounts.membership.present)
+        if producer_id is not None and not event.get("member_id") and has_members:
+            self.loose_offsets.append(
+                LooseOffsets(
+                    at_ns=int(event["time_ns"]),
+                    sequence=event["sequence"],
+                    generation=event.get("generation"),
+                    client_id=event.get("client_id") or "",
+                    producer_id=int(producer_id),
+                )
+            )
 
     def _struck(self, event: Event) -> None:
         self.strikes.append(

@@ -44,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     refusals.instance_id_twice,
     refusals.commits_too_late,
     refusals.commits_from_outside,
+    transactions.loose_offsets,
     transactions.long_transactions,
     transactions.timed_out,
     transactions.fenced,
