@@ -517,8 +517,14 @@ def pending_stored(
     *,
     is_new: bool,
 ) -> list[Effect]:
-    """Pending offsets were stored; they are no event before they count."""
+    """Pending offsets were stored; they are no event before they count.
+
+    Unless nobody could check their sender: the group has members, and it named none.
+    """
     made = _made(group) if is_new else []
+    if group.members and event.generation_id < 0 and not event.member_id:
+        fields: dict[str, object] = {"producer_id": event.producer_id}
+        made.append(_commit("offsets_unchecked", group, event, fields, 0))
     return made + _refused_in_part(group, event, codes)
 
 

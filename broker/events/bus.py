@@ -293,7 +293,7 @@ class Events:
     # -- accounts of rebalances
 
     def hold_accounts(self) -> None:
-        """Publishes ``rebalance_account`` from now on, for remembered events, too.
+        """Publishes accounts and findings from now on, of remembered events, too.
 
         On the running loop; each call needs a `release_accounts`.
         """
@@ -301,12 +301,13 @@ class Events:
         if self._accounting is None:
             from kohort.broker.events.accounting import UNHEARD, Accounting
 
-            self._accounting = Accounting(self._publish_of, soon)
+            later = asyncio.get_running_loop().call_later
+            self._accounting = Accounting(self._publish_of, soon, later)
             self._accounting.catch_up([*self.older(()), *self.remembered.latest])
             self.listen(self._accounting.add, UNHEARD)
 
     def finish_accounts(self) -> None:
-        """Publishes the accounts of everything that has happened, at once."""
+        """Publishes accounts and findings of all that has happened, at once."""
         if self._accounting is not None:
             self._accounting.finish()
 
@@ -326,7 +327,7 @@ class Events:
     def _publish_of(self, run: str, node: int, notice: Notice, now: float) -> None:
         if run == self.run:
             latest = self.remembered.latest
-            # Later commits do not matter: they change no account.
+            # Later commits do not matter: they change nothing here.
             time = max(now, latest[-1].time) if latest else now
             self.of(node).publish(notice, time)
 
@@ -354,7 +355,8 @@ class Events:
             size: number of events that may wait to be read; if more arrive, the oldest
                 are dropped, and an `events_lost` says which.
             past: whether to begin with the remembered events.
-            accounts: whether to publish ``rebalance_account`` while reading.
+            accounts: whether to publish ``rebalance_account`` and ``finding`` while
+                reading.
 
         Returns:
             A reader; close it in the end.

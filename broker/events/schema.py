@@ -19,6 +19,7 @@ from kohort.broker.events.fields import Field, Kind, always
 from kohort.broker.events.kinds import (
     account,
     broker,
+    findings,
     members,
     offsets,
     rebalances,
@@ -71,7 +72,7 @@ COMMON = (
 )
 
 ROWS: Mapping[str, tuple[Field, ...]] = MappingProxyType(
-    {**rebalances.ROWS, **account.ROWS, **offsets.ROWS}
+    {**rebalances.ROWS, **account.ROWS, **offsets.ROWS, **findings.ROWS}
 )
 """Elements of list fields, by the name of their type."""
 
@@ -79,6 +80,7 @@ KINDS: tuple[Kind, ...] = (
     *members.KINDS,
     *rebalances.KINDS,
     *account.KINDS,
+    *findings.KINDS,
     *offsets.KINDS,
     *transactions.KINDS,
     *broker.KINDS,

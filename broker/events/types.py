@@ -128,6 +128,13 @@ class OffsetRow(TypedDict):
     end_offset: NotRequired[int | None]
 
 
+class EvidenceRow(TypedDict):
+    time_ns: int
+    text: str
+    sequence: NotRequired[int | None]
+    generation: NotRequired[int | None]
+
+
 class Common(TypedDict):
     schema: int
     run: str
@@ -435,6 +442,30 @@ class RebalanceAccount(Common):
     is_ownership_whole: bool
 
 
+class Finding(Common):
+    kind: Literal["finding"]
+    cause: NotRequired[None]
+    finding: str
+    revision: int
+    code: str
+    title: str
+    advice: str
+    is_sure: bool
+    is_withdrawn: bool
+    members: list[str]
+    evidence: list[EvidenceRow]
+    evidence_count: int
+    since_ns: int
+    until_ns: int
+    unread_ns: int
+    paused_ns: int
+    records: int
+    setting: NotRequired[str | None]
+    current: NotRequired[str | None]
+    suggested: NotRequired[str | None]
+    saving_ns: NotRequired[int | None]
+
+
 class OffsetsCommitted(Common):
     kind: Literal["offsets_committed"]
     cause: NotRequired[None]
@@ -448,6 +479,12 @@ class CommitRefused(Common):
     error: str
     offsets: list[OffsetRow]
     producer_id: NotRequired[int | None]
+
+
+class OffsetsUnchecked(Common):
+    kind: Literal["offsets_unchecked"]
+    cause: NotRequired[None]
+    producer_id: int
 
 
 class OffsetsExpired(Common):
@@ -645,8 +682,10 @@ EventKind: TypeAlias = Literal[
     "member_synced",
     "partitions_changed",
     "rebalance_account",
+    "finding",
     "offsets_committed",
     "commit_refused",
+    "offsets_unchecked",
     "offsets_expired",
     "offsets_deleted",
     "append_failed",
@@ -685,8 +724,10 @@ Event: TypeAlias = (
     | MemberSynced
     | PartitionsChanged
     | RebalanceAccount
+    | Finding
     | OffsetsCommitted
     | CommitRefused
+    | OffsetsUnchecked
     | OffsetsExpired
     | OffsetsDeleted
     | AppendFailed

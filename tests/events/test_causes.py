@@ -18,6 +18,7 @@ NOT_OF_GROUPS = {
     "events_lost",
     "clock_advanced",
     "fault_struck",
+    "finding",
     "heartbeat",
     "node_",
     "rebalance_account",

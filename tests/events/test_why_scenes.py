@@ -126,36 +126,12 @@ def static_members_are_restarted() -> Stream:
 # -- transactions
 
 
-def commits(stream: Stream, name: str | None, *, producer_id: int | None = 7) -> None:
-    """Offsets are committed; without a name, the request names no member."""
-    row = {"topic": "t", "partition": 0, "offset": 5, "end_offset": 9}
-    fields = {"offsets": [row], "producer_id": producer_id}
-    stream.say("offsets_committed", name, **{"client_id": "app", **fields})
-
-
 @scene("offsets-without-member")
 def a_transaction_names_no_member() -> Stream:
     """Every client before KIP-447: the coordinator cannot fence a zombie."""
     stream = quiet("ana", "ben")
     for _ in range(3):
-        commits(stream, None)
-    return stream
-
-
-@scene()
-def a_transaction_names_its_member() -> Stream:
-    """As KIP-447 wants it; a plain commit by a tool has no producer."""
-    stream = quiet("ana", "ben")
-    commits(stream, "ana")
-    commits(stream, None, producer_id=None)
-    return stream
-
-
-@scene()
-def a_transaction_of_a_group_without_members() -> Stream:
-    """Flink and Spark assign partitions themselves."""
-    stream = Stream()
-    commits(stream, None)
+        stream.say("offsets_unchecked", producer_id=7, client_id="app")
     return stream
 
 

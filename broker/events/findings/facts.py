@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.membership import Life, Member
 from kohort.broker.events.account.values import Partition, Return, Unread
+from kohort.broker.events.findings.finding import Finding
 from kohort.broker.events.findings.transactions import Fenced, Transaction
 
 
@@ -44,7 +45,7 @@ class LooseOffsets:
     """Offsets of a transaction that named no member, while the group had members.
 
     Attributes:
-        at_ns: when the transaction was committed.
+        at_ns: when.
         sequence: of the event.
         generation: the group's.
         client_id: the client that sent them; "" if unknown.
@@ -210,6 +211,7 @@ class Facts:
         set_back_ns: the largest step by which the clock was set back: durations around
             it are too short. A broker's own clock is never set back.
         events: the number of events of the group.
+        found: findings that the stream carries, by key; None: it was withdrawn.
     """
 
     group: str
@@ -238,5 +240,6 @@ class Facts:
     gaps: Sequence[tuple[int, int]]
     set_back_ns: int
     events: int
+    found: Mapping[str, Finding | None]
     ended_by_test: frozenset[str] = frozenset()
     of_test: frozenset[str] = frozenset()

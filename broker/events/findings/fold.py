@@ -1,18 +1,18 @@
-"""Folds the events of a group into facts: accounts, refusals, replacements, gaps.
+"""Folds the events of groups into facts: accounts, refusals, replacements, gaps.
 
 `kohort.broker.events.account` computes the accounts of rebalances. An account in the
 stream (``rebalance_account``) has precedence: it may know more than these events.
+Findings in the stream (``finding``) are kept as well, for the same reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from kohort.broker.events.account import Account
-from kohort.broker.events.account.accounts import OF_ALL
-from kohort.broker.events.account.flow import take
+from kohort.broker.events.account import Account, Accounts
 from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.membership import Member, client_id_of, stranger
 from kohort.broker.events.account.values import Event, Partition
@@ -26,6 +26,7 @@ from kohort.broker.events.findings.facts import (
     Strike,
     TooLarge,
 )
+from kohort.broker.events.findings.finding import Finding
 from kohort.broker.events.findings.interventions import with_tests
 from kohort.broker.events.findings.transactions import Transactions
 
@@ -34,6 +35,19 @@ CLOCK: Final = "clock_advanced"
 
 Waiting = Mapping[Partition, int]
 """Records behind the last stable offset, by partition."""
+
+KINDS: Final = frozenset(
+    {"append_failed", "commit_refused", "fault_struck", "member_refused"}
+    | {"pending_member_expired", "member_replaced", "window_opened"}
+    | {"rebalance_account", "finding", "offsets_committed"}
+    | {"offsets_unchecked", "member_fenced"}
+)
+"""Kinds of group events that matter, besides those of accounts."""
+MOST: Final = 500
+"""Rebalances, refusals, strikes and so on of a group that remain after `trim`: the
+slowest rule then takes 20 ms."""
+MOST_ROWS: Final = 200_000
+"""Rows of the accounts of all groups that remain after `trim`: some 50 MB."""
 
 
 def fold(
@@ -56,12 +70,12 @@ def fold(
     Returns:
         The facts; without rebalances if there is no event of the group.
     """
-    transactions = Transactions()
-    folding = _Folding(group, transactions)
+    folding = Folding()
     for event in events:
-        transactions.take(event)
-        folding.take(event)
-    return folding.facts(until_ns, waiting)
+        if event.get("group") in {None, group}:
+            folding.take(event)
+    folding.close()
+    return folding.facts(group, until_ns, waiting)
 
 
 def fold_all(
@@ -70,25 +84,106 @@ def fold_all(
     waiting: Waiting = MappingProxyType({}),
 ) -> dict[str, Facts]:
     """The facts of all groups that have an event, by group id."""
-    transactions = Transactions()
-    folding: dict[str, _Folding] = {}
-    shared: list[Event] = []
+    folding = Folding()
     for event in events:
-        transactions.take(event)
+        folding.take(event)
+    folding.close()
+    return {name: folding.facts(name, until_ns, waiting) for name in folding.groups}
+
+
+class Folding:
+    """The facts of all groups of a stream: pass each event to `take`, in order.
+
+    Attributes:
+        groups: those with at least one event, by id.
+        transactions: all transactions.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[str, _Group] = {}
+        self.transactions = Transactions()
+        self._accounts = Accounts()
+        self._gaps: list[tuple[int, int]] = []
+        self._advances: list[Advance] = []
+        self._rows = 0
+
+    def take(self, event: Event) -> list[Account]:
+        """Handles the next event.
+
+        Returns:
+            The accounts of rebalances that are now settled.
+        """
+        self.transactions.take(event)
+        settled = self._settled(self._accounts.take(event))
         group = event.get("group")
-        if group is None:
-            if event["kind"] in OF_ALL or event["kind"] == CLOCK:
-                shared.append(event)
-                for each in folding.values():
-                    each.take(event)
-            continue
-        if group not in folding:
-            # Events lost before may have been this group's.
-            folding[group] = _Folding(group, transactions)
-            for event_of_all in shared:
-                folding[group].take(event_of_all)
-        folding[group].take(event)
-    return {group: each.facts(until_ns, waiting) for group, each in folding.items()}
+        if group is not None:
+            self._of(group).take(event)
+        elif event["kind"] == "events_lost":
+            self._gaps.append((int(event["first"]), int(event["last"])))
+        elif event["kind"] == CLOCK:
+            self._advances.append(_advance(event))
+        return settled
+
+    def close(self) -> list[Account]:
+        """Ends the stream of events.
+
+        Returns:
+            The accounts of rebalances that a node's stop has ended.
+        """
+        return self._settled(self._accounts.close())
+
+    def _settled(self, accounts: list[Account]) -> list[Account]:
+        for account in accounts:
+            self._rows += self._of(account.group).add(account)
+        return accounts
+
+    def _of(self, group: str) -> _Group:
+        found = self.groups.get(group)
+        if found is None:
+            found = self.groups[group] = _Group(self._accounts.of(group))
+        return found
+
+    def facts(
+        self,
+        group: str,
+        until_ns: int | None = None,
+        waiting: Waiting = MappingProxyType({}),
+    ) -> Facts:
+        """The facts of a group so far; arguments as for `fold`."""
+        facts = self._of(group).facts(self.transactions, until_ns, waiting)
+        gaps, advances = [*self._gaps], [*self._advances]
+        return with_tests(replace(facts, gaps=gaps, advances=advances))
+
+    def troubled(self) -> Iterator[str | None]:
+        """Yields groups that a transaction concerns that went wrong, or is open long.
+
+        None for each of the others, so that the caller can pause.
+        """
+        if self.transactions.is_news():
+            for name, group in [*self.groups.items()]:
+                found = self.transactions.concerning(name, group.concerned)
+                yield name if any(found) else None
+
+    def trim(self, group: str) -> None:
+        """Bounds the memory of a group, and of all, in an endless stream."""
+        found = self.groups.get(group)
+        if found is None:
+            return
+        self._accounts.trim(group)
+        self.transactions.trim()
+        del self._gaps[:-MOST], self._advances[:-MOST]
+        self._rows -= found.trim()
+        while self._rows > MOST_ROWS:
+            largest = max(self.groups.values(), key=lambda each: each.rows)
+            if len(largest.computed) < 2:
+                return
+            self._rows -= largest.halve()
+
+    def forget(self, group: str) -> None:
+        """Forgets a deleted group."""
+        self._accounts.forget(group)
+        gone = self.groups.pop(group, None)
+        self._rows -= 0 if gone is None else gone.rows
 
 
 def _is_nobodys(event: Event) -> bool:
@@ -96,24 +191,34 @@ def _is_nobodys(event: Event) -> bool:
     return event["kind"] in {"pending_member_expired", "member_replaced"}
 
 
-class _Folding:
-    """One group, as far as its events have been read."""
+class _Group:
+    """One group, as far as its events have been read.
 
-    def __init__(self, group: str, transactions: Transactions) -> None:
-        self.group = group
-        self.transactions = transactions
-        self.accounts = GroupAccounts(group)
+    Attributes:
+        accounts: see `GroupAccounts`.
+        count: the number of its events.
+        generation: of the last event.
+        node: the node of the last event.
+        rows: rows of its accounts.
+        computed: accounts that were computed from these events.
+    """
+
+    def __init__(self, accounts: GroupAccounts) -> None:
+        self.accounts = accounts
         self.count = 0
+        self.generation: int | None = None
+        self.node = 0
+        self.rows = 0
         self.computed: list[Account] = []
+        self._since_ns: int | None = None
         self.carried: dict[str, Account] = {}
-        self.gaps: list[tuple[int, int]] = []
+        self.found: dict[str, Finding | None] = {}
         self.delays: list[int] = []
         self.refusals: list[Refusal] = []
         self.loose_offsets: list[LooseOffsets] = []
         self.too_large: list[TooLarge] = []
         self.replacements: list[Replacement] = []
         self.strikes: list[Strike] = []
-        self.advances: list[Advance] = []
         self.commands: list[Command] = []
         self.unused: list[tuple[int, int, str]] = []
         self.committed: set[Partition] = set()
@@ -124,85 +229,117 @@ class _Folding:
             "member_replaced": self._replaced,
             "window_opened": self._window_opened,
             "rebalance_account": self._carried,
+            "finding": self._found,
             "offsets_committed": self._committed,
+            "offsets_unchecked": self._unchecked,
             "commit_refused": self._commit_refused,
             "fault_struck": self._struck,
             "commanded": self._commanded,
             "append_failed": self._append_failed,
-            "events_lost": self._lost,
         }
 
     def take(self, event: Event) -> None:
-        """Takes in one event."""
-        if event["kind"] == CLOCK:
-            self._advanced(event)
-            return
-        is_ours = event.get("group") == self.group
-        if not is_ours and event["kind"] not in OF_ALL:
-            return
-        self.count += is_ours
-        self.computed += take(self.accounts, event)
+        """Takes in one event, after the accounts have."""
+        self.count += 1
+        self.node = event["node"]
+        generation = event.get("generation")
+        self.generation = self.generation if generation is None else generation
         handle = self.on_kind.get(event["kind"])
         if handle is not None and (event.get("member_id") or not _is_nobodys(event)):
             handle(event)
 
-    def _advanced(self, event: Event) -> None:
-        self.advances.append(
-            Advance(
-                at_ns=int(event["time_ns"]),
-                sequence=event["sequence"],
-                until_ns=int(event["until_ns"]),
-                credits_heartbeats=bool(event.get("credits_heartbeats")),
-            )
-        )
+    @property
+    def size(self) -> int:
+        """The number of facts that rules look at."""
+        lives = len(self.accounts.membership.lives)
+        return self.rows + lives + len(self.refusals) + len(self.strikes)
 
-    def facts(self, until_ns: int | None, waiting: Waiting) -> Facts:
-        """The facts so far."""
+    @property
+    def concerned(self) -> set[Partition]:
+        """The partitions that its members owned, or that it has committed."""
+        return self.committed | self.accounts.ownership.last.keys()
+
+    def add(self, account: Account) -> int:
+        """Adds an account; returns its rows."""
+        self.computed.append(account)
+        rows = weigh(account)
+        self.rows += rows
+        return rows
+
+    def trim(self) -> int:
+        """Drops the oldest of each kind if there are many; returns their rows."""
+        rows: list[list[Any]] = [self.delays, self.refusals, self.too_large]
+        rows += [self.loose_offsets, self.replacements, self.strikes, self.unused]
+        for each in (*rows, self.commands):
+            if len(each) > 2 * MOST:
+                del each[:-MOST]
+        return self._drop(-MOST) if len(self.computed) > 2 * MOST else 0
+
+    def halve(self) -> int:
+        """Drops the older half of its accounts; returns their rows."""
+        return self._drop(len(self.computed) // 2)
+
+    def _drop(self, first: int) -> int:
+        """Drops the accounts before an index; returns their rows."""
+        rows = sum(map(weigh, self.computed[:first]))
+        self.rows -= rows
+        del self.computed[:first]
+        self._since_ns = self.computed[0].started_ns
+        return rows
+
+    def facts(
+        self,
+        all_transactions: Transactions,
+        until_ns: int | None,
+        waiting: Waiting,
+    ) -> Facts:
+        """The facts so far; later events do not change them."""
         accounts = self.accounts
-        self.computed += accounts.close()
         now = accounts.now if until_ns is None else max(accounts.now, until_ns)
         under_way = accounts.under_way(now)
         membership, ownership = accounts.membership, accounts.ownership
         owned, present = ownership.owned, membership.present
         rebalances = self._rebalances(under_way)
-        concerned = self.committed | ownership.last.keys()
-        transactions, fenced = self.transactions.concerning(self.group, concerned)
+        concerned = self.concerned
+        group = accounts.group_id
+        transactions, fenced = all_transactions.concerning(group, concerned)
         if until_ns is None and transactions:
-            now = max(now, self.transactions.now_ns)
+            now = max(now, all_transactions.now_ns)
         is_owned_known = ownership.is_known and all(m in owned for m in present)
-        facts = Facts(
-            group=self.group,
-            since_ns=accounts.since_ns,
-            until_ns=None if accounts.since_ns is None else now,
+        since_ns = accounts.since_ns if self._since_ns is None else self._since_ns
+        return Facts(
+            group=group,
+            since_ns=since_ns,
+            until_ns=None if since_ns is None else now,
             since_generation=accounts.since_generation,
             rebalances=rebalances,
             unread_since=() if under_way else accounts.unread_since(now),
-            members=membership.members,
-            lives=membership.lives,
+            members={**membership.members},
+            lives=[*membership.lives],
             returns={row.previous_id: row for r in rebalances for row in r.returns},
-            refusals=self.refusals,
-            loose_offsets=self.loose_offsets,
-            too_large=self.too_large,
-            replacements=self.replacements,
-            strikes=self.strikes,
-            advances=self.advances,
-            commands=self.commands,
+            refusals=[*self.refusals],
+            loose_offsets=[*self.loose_offsets],
+            too_large=[*self.too_large],
+            replacements=[*self.replacements],
+            strikes=[*self.strikes],
+            advances=(),
+            commands=[*self.commands],
             transactions=transactions,
             fenced=fenced,
             partitions=frozenset(concerned),
             waiting=waiting,
-            unused_ids=self.unused,
-            initial_delays_ms=self.delays,
+            unused_ids=[*self.unused],
+            initial_delays_ms=[*self.delays],
             owned={m: len(owned[m]) for m in present} if is_owned_known else None,
-            gaps=self.gaps,
+            gaps=(),
             set_back_ns=accounts.set_back_ns,
             events=self.count,
+            found={**self.found},
         )
-        return with_tests(facts)
 
     def _rebalances(self, under_way: Account | None) -> list[Account]:
         """The accounts in order: those that the stream carries, and the others."""
-        computed = [*self.computed, under_way] if under_way else self.computed
+        computed = [*self.computed, *([under_way] if under_way else [])]
         if not self.carried:
             return computed
         carried = [*self.carried.values()]
@@ -242,18 +379,17 @@ class _Folding:
     def _committed(self, event: Event) -> None:
         rows = event.get("offsets") or ()
         self.committed.update((row["topic"], row["partition"]) for row in rows)
-        producer_id = event.get("producer_id")
-        has_members = bool(self.accounts.membership.present)
-        if producer_id is not None and not event.get("member_id") and has_members:
-            self.loose_offsets.append(
-                LooseOffsets(
-                    at_ns=int(event["time_ns"]),
-                    sequence=event["sequence"],
-                    generation=event.get("generation"),
-                    client_id=event.get("client_id") or "",
-                    producer_id=int(producer_id),
-                )
+
+    def _unchecked(self, event: Event) -> None:
+        self.loose_offsets.append(
+            LooseOffsets(
+                at_ns=self.accounts.now,
+                sequence=event["sequence"],
+                generation=event.get("generation"),
+                client_id=event.get("client_id") or "",
+                producer_id=int(event["producer_id"]),
             )
+        )
 
     def _struck(self, event: Event) -> None:
         self.strikes.append(
@@ -348,5 +484,22 @@ class _Folding:
         for member_id in (*account.expected, *account.members, *account.culprits):
             known.setdefault(member_id, stranger(member_id))
 
-    def _lost(self, event: Event) -> None:
-        self.gaps.append((int(event["first"]), int(event["last"])))
+    def _found(self, event: Event) -> None:
+        finding = None if event["is_withdrawn"] else Finding.of(event)
+        self.found[event["finding"]] = finding
+
+
+def _advance(event: Event) -> Advance:
+    return Advance(
+        at_ns=int(event["time_ns"]),
+        sequence=event["sequence"],
+        until_ns=int(event["until_ns"]),
+        credits_heartbeats=bool(event.get("credits_heartbeats")),
+    )
+
+
+def weigh(account: Account) -> int:
+    """Number of rows of an account."""
+    rows = (account.members, account.waits, account.pauses, account.unread)
+    more = (account.returns, account.moves or (), account.kept or ())
+    return 1 + sum(map(len, rows)) + sum(map(len, more))

@@ -105,6 +105,6 @@ const EVENT_MARKS = {
 /** Kinds without a mark. An unknown kind (of a later version) gets one, with its name. */
 const UNMARKED = new Set([
   "member_id_given", "member_joined", "leader_chosen", "heartbeat", "group_state", "rebalance_started", "rebalance_account",
-  "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "window_opened",
-  "transaction_ended_in_partition",
+  "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "offsets_unchecked", "window_opened",
+  "transaction_ended_in_partition", "finding",
 ]);

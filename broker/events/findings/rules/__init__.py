@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
 from kohort.broker.events.findings.facts import Facts
-from kohort.broker.events.findings.finding import Finding, Rule
+from kohort.broker.events.findings.finding import Finding
 from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.rules import (
     faults,
@@ -12,6 +15,8 @@ from kohort.broker.events.findings.rules import (
     refusals,
     transactions,
 )
+
+Rule = Callable[[Facts, Names], Iterator[Finding]]
 
 RULES: tuple[Rule, ...] = (
     faults.faults_struck,
@@ -53,5 +58,27 @@ RULES: tuple[Rule, ...] = (
 
 
 def find(facts: Facts, names: Names) -> tuple[Finding, ...]:
-    """All findings, in the order of the rules."""
-    return tuple(finding for rule in RULES for finding in rule(facts, names))
+    """All findings, in the order of the rules.
+
+    Those of the stream have precedence if `facts` are of a part of its events: the
+    broker that published them knew all events before.
+    """
+    found = dict[str, Finding]()
+    for _ in steps(facts, names, found):
+        pass
+    if facts.since_generation or facts.gaps:
+        found = {**found, **{k: each for k, each in facts.found.items() if each}}
+        found = {k: each for k, each in found.items() if facts.found.get(k, each)}
+    return tuple(found.values())
+
+
+def steps(facts: Facts, names: Names, found: dict[str, Finding]) -> Iterator[None]:
+    """Adds all findings to `found`, by their keys; yields after each rule."""
+    for rule in RULES:
+        for each in rule(facts, names):
+            finding, again = each, 1
+            while finding.key in found:
+                again += 1
+                finding = replace(each, subject=f"{each.subject}#{again}")
+            found[finding.key] = finding
+        yield

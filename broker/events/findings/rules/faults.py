@@ -50,6 +50,7 @@ def clock_advanced(facts: Facts, names: Names) -> Iterator[Finding]:
                 life,
                 f"{names.of(life.member_id)}'s session expired in an advance of "
                 f"{duration(sum(each.duration_ns for each in advances))}",
+                names,
             )
             for life, advances in found
         ),

@@ -6,16 +6,20 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from kohort.broker.events.account import Account, reasons
 from kohort.broker.events.account.membership import Life, Member
 from kohort.broker.events.account.values import Gone, Outcome, Return, Unread
+from kohort.broker.events.findings import savings
 from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.finding import (
     MINUTE,
     SECOND,
+    Cost,
     Evidence,
     Finding,
+    Setting,
     cost,
     gone,
     of_rebalance,
@@ -43,9 +47,9 @@ ROLLING_GAP_NS = 5 * MINUTE
 readiness, and its default progress deadline is 10 minutes for the whole."""
 CRASH_LOOP = 3
 """Short lives in a row that make a crash loop: two are a restart that went wrong."""
-SHORT_LIFE_NS = 2 * MINUTE
-"""The longest life in a crash loop. The group notices a dead process after its session
-timeout, 45 s by default: twice that, and some time to start in."""
+SHORT_LIFE_NS = 10 * MINUTE
+"""The longest life in a crash loop: Kubernetes counts a container that ran for 10
+minutes as one that works, and begins its back-off again."""
 GHOSTS = 2
 """Crashed members that rebalances still waited for when their successors had joined:
 one crash is an accident, and no reason to change a timeout."""
@@ -78,7 +82,7 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
             what, is_sure = at_work[life.member_id]
             text += f", no reason given, and {what}"
         text += _not_polled(facts.members[life.member_id], unread[life.member_id])
-        (told if is_sure else guessed)[life.member_id] = gone(life, text)
+        (told if is_sure else guessed)[life.member_id] = gone(life, text, names)
     for found, is_sure in ((told, True), (guessed, False)):
         if found:
             why = "because" if is_sure else "perhaps because"
@@ -95,6 +99,7 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
                 "you keep polling.",
                 tuple(found.values()),
                 is_sure,
+                "" if is_sure else "perhaps",
             )
 
 
@@ -161,14 +166,20 @@ def _restarts(facts: Facts, *, static: bool) -> list[_Restart]:
 
 
 def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Account]:
+    """The rebalances that restarts began: at the end of a member, and at its return."""
     # A rebalance begins in the same turn as its cause.
     moments = {(r.old.member_id, r.old.until_ns) for r in restarts}
     moments |= {(r.back.member_id, r.back.until_ns) for r in restarts}
+    first_ns = min((at_ns or 0 for _, at_ns in moments), default=0)
+    last_ns = max((at_ns or 0 for _, at_ns in moments), default=0)
+    begin = bisect_left(facts.rebalances, first_ns, key=lambda each: each.started_ns)
     caused: list[Account] = []
     last: Account | None = None
-    for each in facts.rebalances:
+    for each in islice(facts.rebalances, begin, None):
         if each.is_second_half:
             is_one = last is not None and last in caused[-1:]
+        elif each.started_ns > last_ns:
+            break
         else:
             is_one = any((m, each.started_ns) in moments for m in each.culprits)
         if is_one:
@@ -191,19 +202,38 @@ def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
     )
     perhaps = "" if is_sure else "perhaps "
     times = f", in {len(rolls)} rolling restarts," if len(rolls) > 1 else ""
-    away_ns = max(step.back.duration_ns for step in steps)
-    least = -(-away_ns // SECOND) + 1
+    returns = [step.back for step in steps]
+    away_ns = max(row.duration_ns for row in returns)
+    setting = savings.of_static(facts, returns, rebalances)
     yield Finding(
         "rolling-restart",
         f"{many(len(steps), 'member')} {perhaps}restarted one after the "
         f"other{times} and caused {many(len(rebalances), 'rebalance')}; "
         f"{cost(rebalances)}",
+        _static(away_ns) if setting else _dynamic(savings.waiting(facts, returns)),
+        tuple(of_rebalance(each, names) for each in rebalances),
+        is_sure,
+        cost=Cost.of(rebalances),
+        setting=setting,
+    )
+
+
+def _static(away_ns: int) -> str:
+    least = -(-away_ns // SECOND) + 1
+    return (
         "Give each member its own group.instance.id (KIP-345): a static member "
         "that is back within its session.timeout.ms takes its old place without a "
         f"rebalance. They were away for up to {duration(away_ns)}, so set "
-        f"session.timeout.ms above {least} s plus the time that the shutdown takes.",
-        tuple(of_rebalance(each, names) for each in rebalances),
-        is_sure,
+        f"session.timeout.ms above {least} s plus the time that the shutdown takes."
+    )
+
+
+def _dynamic(waiting_ns: int) -> str:
+    return (
+        "Do not make them static (group.instance.id, KIP-345): the rebalances cost "
+        "less. The partitions of a static member wait for it while it restarts, here "
+        f"for {product(waiting_ns, 'partition')}. Restart faster, or one by one with "
+        "a cooperative assignor, to make each rebalance cheaper."
     )
 
 
@@ -269,6 +299,7 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
                 f"{names.of(r.old.member_id)}'s session expired, and it rejoined "
                 f"{duration(r.back.until_ns - (r.old.until_ns or 0))} later as a new "
                 "member",
+                names,
             )
             for r in found
         ),
@@ -292,10 +323,7 @@ def static_member_left(facts: Facts, names: Names) -> Iterator[Finding]:
             "without leaving: static consumers of kafka-clients, librdkafka, franz-go "
             "and kohort do so by default.",
             tuple(
-                gone(
-                    life,
-                    f"{names.of(life.member_id)} left{said(life.reason)}",
-                )
+                gone(life, f"{names.of(life.member_id)} left{said(life.reason)}", names)
                 for life in found
             ),
         )
@@ -305,23 +333,30 @@ def static_member_left(facts: Facts, names: Names) -> Iterator[Finding]:
 
 
 def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
-    """A process that keeps joining and leaving, and is not a slow poller."""
+    """A process that keeps joining and leaving, and is not a slow poller.
+
+    Its members are followed from restart to restart, so that several processes that
+    look the same do not add up to a loop.
+    """
     slow = _at_work_after_leaving(facts)
-    short: dict[tuple[str, str], list[Life]] = {}
-    for life in facts.lives:
-        process = facts.members[life.member_id].process
-        if life.since_ns is None:
+    lives = {life.member_id: life for life in facts.lives}
+    again = {r.previous_id: r.member_id for r in facts.returns.values() if r.is_restart}
+    again |= {each.old: each.new for each in facts.replacements}
+    later = {*again.values()}
+    for first in facts.lives:
+        if first.member_id in later:
             continue
-        before = short.setdefault(process, [])
-        if before and life.since_ns < (before[-1].until_ns or 0):
-            continue  # another process that looks the same
-        is_own_doing = life.member_id not in facts.ended_by_test
-        if life.member_id not in slow and is_own_doing and _is_crash(life):
-            before.append(life)
-            continue
-        yield from _looped(facts, short.pop(process, []), names)
-    for lives in short.values():
-        yield from _looped(facts, lives, names)
+        loop: list[Life] = []
+        life: Life | None = first
+        while life is not None:
+            is_own_doing = life.member_id not in facts.ended_by_test
+            if life.member_id not in slow and is_own_doing and _is_crash(life):
+                loop.append(life)
+            else:
+                yield from _looped(facts, loop, names)
+                loop = []
+            life = lives.get(again.pop(life.member_id, ""))
+        yield from _looped(facts, loop, names)
 
 
 def _is_crash(life: Life) -> bool:
@@ -335,8 +370,7 @@ def _is_crash(life: Life) -> bool:
 _DIES = (
     "A process that dies soon after it joined makes the whole group rebalance up to "
     "twice each time. Find out why it dies. Until then, let it wait longer before it "
-    "restarts, and make it static (group.instance.id, KIP-345), so that the other "
-    "members do not rebalance."
+    "restarts"
 )
 _LEAVES = (
     "It left each time, which makes the whole group rebalance up to twice. If the "
@@ -355,21 +389,66 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
     # A member that closes its consumer each time may do it on purpose.
     is_sure = any(life.how is not Gone.LEFT for life in lives)
     perhaps = "" if is_sure else "Perhaps no crash: "
+    restarts = _between(facts, lives)
+    static = savings.of_static(
+        facts, [each.back for each in restarts], _caused_by(facts, restarts)
+    )
+    in_time = all(_is_in_time(facts, each) for each in restarts)
+    setting = static if is_sure and in_time else None
     yield Finding(
         "crash-loop",
         f"{perhaps}{names.of(lives[0].member_id)} came and went {len(lives)} times "
         f"and caused {many(len(caused), 'rebalance')}; {cost(caused)}",
-        _DIES if is_sure else _LEAVES,
+        f"{_DIES}{_meanwhile(facts, restarts, setting)}" if is_sure else _LEAVES,
         tuple(
             gone(
                 life,
                 f"{names.of(life.member_id)} was a member for "
                 f"{duration((life.until_ns or 0) - (life.since_ns or 0))}: "
                 f"it {how(life.how)}{said(life.reason)}",
+                names,
             )
             for life in lives
         ),
         is_sure,
+        lives[0].member_id,
+        Cost.of(caused),
+        setting,
+    )
+
+
+def _between(facts: Facts, lives: Sequence[Life]) -> list[_Restart]:
+    """The restarts of the process of these lives."""
+    returns = ((life, facts.returns.get(life.member_id)) for life in lives)
+    return [_Restart(life, back) for life, back in returns if back is not None]
+
+
+def _is_in_time(facts: Facts, restart: _Restart) -> bool:
+    """True if a static member would have been back before its session ended."""
+    session_ms = facts.members[restart.old.member_id].session_timeout_ms
+    return session_ms is None or restart.back.duration_ns <= session_ms * 1_000_000
+
+
+def _meanwhile(
+    facts: Facts, restarts: Sequence[_Restart], setting: Setting | None
+) -> str:
+    """The rest of the advice: whether static membership helps until it is mended."""
+    away_ns = max((each.back.duration_ns for each in restarts), default=0)
+    if setting is not None:
+        return (
+            ", and make it static (group.instance.id, KIP-345): it was back after "
+            f"{duration(away_ns)} at most, before its session ended, so the other "
+            "members would not have rebalanced."
+        )
+    is_static = any(facts.members[r.old.member_id].instance_id for r in restarts)
+    if is_static or not restarts:
+        return "."
+    why = "its session would end before it is back"
+    if all(_is_in_time(facts, each) for each in restarts):
+        why = "its partitions would wait for longer than the rebalances take"
+    return (
+        f". Static membership (group.instance.id) does not help: it was away for up "
+        f"to {duration(away_ns)}, and {why}."
     )
 
 
@@ -406,6 +485,7 @@ def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
                 life,
                 f"{names.of(member_id)}'s session expired{_after(life)}"
                 f"{_without_reader(unread, [member_id])}",
+                names,
             )
             for member_id, life in found.items()
         ),
@@ -456,14 +536,16 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
             what = "committed" if refusal.cause == "commit" else "tried to rejoin"
             after = duration(refusal.at_ns - life.until_ns)
             text = f"{names.of(refusal.member_id)}'s session expired, and it {what}"
-            found[refusal.member_id] = gone(life, f"{text} {after} later")
+            found[refusal.member_id] = gone(life, f"{text} {after} later", names)
     for again in facts.lives:
         life = dead.get(facts.members[again.member_id].previous_id or "")
         if life is None or life.until_ns is None or life.member_id in found:
             continue
         after = duration(max((again.since_ns or 0) - life.until_ns, 0))
         text = f"{names.of(life.member_id)}'s session expired, and it rejoined {after}"
-        found[life.member_id] = gone(life, f"{text} later on the same connection")
+        found[life.member_id] = gone(
+            life, f"{text} later on the same connection", names
+        )
     if not found:
         return
     sessions = [facts.members[member_id].session_timeout_ms or 0 for member_id in found]
@@ -491,7 +573,7 @@ def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:
                 f"{names.of(ghost.member_id)}'s session expired {duration(waited)} "
                 f"after {names.of(back.member_id)} had joined in its place"
             )
-            found.append(gone(ghost, text))
+            found.append(gone(ghost, text, names))
     if len(found) >= GHOSTS:
         yield Finding(
             "session-too-long",
@@ -522,7 +604,10 @@ def ids_not_used(facts: Facts, names: Names) -> Iterator[Finding]:
             "that starts a consumer, or an interrupted start.",
             tuple(
                 Evidence(
-                    at_ns, f"pending member {names.of(member_id)} expired", sequence
+                    at_ns,
+                    f"pending member {names.of(member_id)} expired",
+                    sequence,
+                    members=(names.of(member_id),),
                 )
                 for at_ns, sequence, member_id in facts.unused_ids
             ),
@@ -550,6 +635,7 @@ def idle_members(facts: Facts, names: Names) -> Iterator[Finding]:
                     facts.until_ns,
                     f"no partitions: {names.list(idle, most=10)}",
                     generation=last.generation,
+                    members=tuple(map(names.of, idle)),
                 ),
             ),
         )

@@ -17,6 +17,7 @@ from kohort.broker.events.findings.facts import Facts, TooLarge
 from kohort.broker.events.findings.finding import (
     MINUTE,
     SECOND,
+    Cost,
     Evidence,
     Finding,
     cost,
@@ -78,6 +79,8 @@ def many_initial_rebalances(facts: Facts, names: Names) -> Iterator[Finding]:
             "within the delay, up to the rebalance timeout. The price: the first "
             "assignment comes later.",
             tuple(of_rebalance(each, names) for each in start),
+            subject=str(start[0].started_sequence),
+            cost=Cost.of(start),
         )
 
 
@@ -130,6 +133,8 @@ def missed_rebalance_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
                 f"{names.list(each.latecomers)} did not rejoin",
                 each.started_sequence,
                 each.generation,
+                tuple(map(names.of, each.latecomers)),
+                each.ended_ns,
             )
             for each in found
         ),
@@ -153,7 +158,11 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
                     f"until {name} {end}"
                 )
                 row = Evidence(
-                    wait.until_ns, text, each.started_sequence, each.generation
+                    wait.until_ns,
+                    text,
+                    each.started_sequence,
+                    each.generation,
+                    (name,),
                 )
                 waits.setdefault(name, []).append(row)
     for name, rows in waits.items():
@@ -168,6 +177,7 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
                 "heartbeats (heartbeat.interval.ms), or the member is dead and its "
                 "session has not expired yet (session.timeout.ms).",
                 tuple(rows),
+                subject=name,
             )
 
 
@@ -367,7 +377,8 @@ def differing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
         return
     wanted: dict[frozenset[str], list[str]] = {}
     for member_id in each.members:
-        topics = facts.members[member_id].topics
+        member = facts.members.get(member_id)
+        topics = None if member is None else member.topics
         if topics is None:
             return
         wanted.setdefault(frozenset(topics), []).append(member_id)
@@ -386,6 +397,7 @@ def differing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
                     f"{names.list(members)}: {_listed(topics)}",
                     each.started_sequence,
                     each.generation,
+                    tuple(map(names.of, members)),
                 )
                 for topics, members in wanted.items()
             ),

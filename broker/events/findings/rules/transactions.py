@@ -6,14 +6,15 @@ from collections.abc import Collection, Iterator, Sequence
 
 from kohort.broker.events.account.values import Partition
 from kohort.broker.events.findings.facts import Facts, LooseOffsets
-from kohort.broker.events.findings.finding import SECOND, Evidence, Finding
+from kohort.broker.events.findings.finding import Evidence, Finding
 from kohort.broker.events.findings.names import Names, cut
-from kohort.broker.events.findings.transactions import LONG_NS, Fenced, Transaction
+from kohort.broker.events.findings.transactions import (
+    LONG_NS,
+    OPEN_NS,
+    Fenced,
+    Transaction,
+)
 from kohort.broker.events.findings.words import duration, many
-
-OPEN_NS = SECOND
-"""Age from which an open transaction is reported: two empty polls of a consumer, which
-waits for records for 500 ms (fetch.max.wait.ms)."""
 
 MS = 1_000_000
 
@@ -198,6 +199,7 @@ def fenced(facts: Facts, _: Names) -> Iterator[Finding]:
             "is right: the old process is a zombie. Otherwise two producers share the "
             "id: give each its own, for example with the name of its pod.",
             _in_order(evidence),
+            subject=name,
         )
 
 
