@@ -98,7 +98,91 @@ def the_clock_ends_a_rebalance() -> Stream:
     return stream
 
 
+# -- sessions
+
+
+@scene("crashed")
+def a_member_is_killed() -> Stream:
+    """Its connection is closed with its process."""
+    stream = quiet("ana", "ben")
+    expire(stream, "ana", is_connected=False, is_active=False)
+    return stream
+
+
+@scene("crashed")
+def a_member_is_killed_and_started_again() -> Stream:
+    """A crashed process that comes back has crashed, too."""
+    stream = quiet("ana", "ben")
+    expire(stream, "ana", is_connected=False, is_active=False)
+    stream.wait(21)
+    stream.comes("ana")
+    stream.rebalance("member_joined", "ana")
+    return stream
+
+
+@scene("hung")
+def an_event_loop_is_blocked() -> Stream:
+    """Nothing of the process is heard, but its connection is open."""
+    stream = quiet("ana", "ben", connected=True)
+    expire(stream, "ana", is_connected=True, is_active=False)
+    stream.wait(10)
+    stream.say("commit_refused", "ana", error="UNKNOWN_MEMBER_ID", offsets=[])
+    stream.comes("ana", connection=1)
+    stream.rebalance("member_joined", "ana")
+    return stream
+
+
+@scene("hung")
+def a_heartbeat_thread_has_died() -> Stream:
+    """The process goes on to fetch."""
+    stream = quiet("ana", "ben")
+    expire(stream, "ana", is_connected=True, is_active=True)
+    return stream
+
+
+@scene("hung")
+def a_process_is_frozen_again_and_again() -> Stream:
+    """SIGSTOP and SIGCONT: no crash loop, and no rolling restart."""
+    stream = quiet("ana", "ben", connected=True)
+    for number in range(4):
+        expire(stream, "ana", is_connected=True, is_active=False)
+        stream.wait(10)
+        stream.comes("ana", connection=number % 2 * 7 + 1)
+        stream.rebalance("member_joined", "ana")
+        stream.wait(30)
+    return stream
+
+
+@scene("session-too-short")
+def a_network_is_cut_for_a_while() -> Stream:
+    """The connection was lost, and the member came back with its old id."""
+    stream = quiet("ana", "ben")
+    expire(stream, "ana", is_connected=False)
+    stream.wait(2)
+    stream.say("commit_refused", "ana", error="UNKNOWN_MEMBER_ID", offsets=[])
+    return stream
+
+
 # -- static members
+
+
+@scene("static-member-gone")
+def a_static_member_is_closed_for_good() -> Stream:
+    """It does not leave, whatever is closed: that is no crash."""
+    stream = quiet("ana", "ben", static=True)
+    expire(stream, "ana", is_connected=False)
+    return stream
+
+
+@scene("static-member-expired")
+def a_static_member_is_back_too_late() -> Stream:
+    """Its session is shorter than its restart."""
+    stream = quiet("ana", "ben", static=True)
+    expire(stream, "ana", is_connected=False)
+    stream.wait(15)
+    stream.comes("ana", "i-ana")
+    stream.rebalance("member_joined", "ana")
+    return stream
 
 
 @scene("instance-id-twice")

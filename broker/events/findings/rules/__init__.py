@@ -13,6 +13,7 @@ from kohort.broker.events.findings.rules import (
     members,
     rebalances,
     refusals,
+    sessions,
     transactions,
 )
 
@@ -28,8 +29,10 @@ RULES: tuple[Rule, ...] = (
     members.rolling_restart,
     members.static_member_expired,
     members.static_member_left,
-    members.crashed,
-    members.session_too_short,
+    sessions.crashed,
+    sessions.static_member_gone,
+    sessions.hung,
+    sessions.session_too_short,
     members.session_too_long,
     members.ids_not_used,
     members.idle_members,

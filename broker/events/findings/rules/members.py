@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -30,6 +29,7 @@ from kohort.broker.events.findings.rules.refusals import (
     is_there,
     refused_again,
 )
+from kohort.broker.events.findings.rules.sessions import unread_of, without_reader
 from kohort.broker.events.findings.words import (
     duration,
     how,
@@ -70,7 +70,7 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
     at_work = _at_work_after_leaving(facts)
     told: dict[str, Evidence] = {}
     guessed: dict[str, Evidence] = {}
-    unread = _unread(facts, Gone.LEFT)
+    unread = unread_of(facts, Gone.LEFT)
     for life in facts.lives:
         if life.how is not Gone.LEFT or life.until_ns is None:
             continue
@@ -90,7 +90,7 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
                 "max-poll-interval",
                 f"Members left {why} their applications did not poll within "
                 f"max.poll.interval.ms: {many(len(found), 'time')}"
-                f"{_without_reader(unread, found)}",
+                f"{without_reader(unread, found)}",
                 "An application that works longer than max.poll.interval.ms between "
                 "two polls loses its membership and all work since the last commit, "
                 "and causes two rebalances. Take fewer records at a time "
@@ -160,6 +160,7 @@ def _restarts(facts: Facts, *, static: bool) -> list[_Restart]:
         and row.how in {Gone.LEFT, Gone.EXPIRED}
         and row.previous_id in old
         and row.previous_id not in facts.ended_by_test
+        and not old[row.previous_id].is_connected  # it hung, and was not restarted
         and (facts.members[row.previous_id].instance_id is not None) == static
     ]
     return sorted(found, key=lambda restart: restart.back.until_ns)
@@ -362,6 +363,8 @@ def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
 def _is_crash(life: Life) -> bool:
     if life.since_ns is None or life.until_ns is None:
         return False
+    if life.how is Gone.EXPIRED and life.is_connected:
+        return False  # it hung: its process goes on
     was_short = life.until_ns - life.since_ns <= SHORT_LIFE_NS
     is_own_doing = life.how in {Gone.LEFT, Gone.EXPIRED, Gone.KICKED, Gone.REPLACED}
     return was_short and is_own_doing and not reasons.is_poll_interval(life.reason)
@@ -453,113 +456,6 @@ def _meanwhile(
 
 
 # -- session timeouts
-
-
-def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members that went silent and never came back as the same process."""
-    alive = {r.member_id for r in facts.refusals if r.error == "UNKNOWN_MEMBER_ID"}
-    alive |= {member.previous_id or "" for member in facts.members.values()}
-    alive |= facts.ended_by_test
-    found = {
-        life.member_id: life
-        for life in facts.lives
-        if life.how is Gone.EXPIRED and life.member_id not in alive
-    }
-    if not found:
-        return
-    unread = _unread(facts, Gone.EXPIRED)
-    silent = [life.silent_ns for life in found.values() if life.silent_ns is not None]
-    longest = f" (up to {duration(max(silent))} here)" if silent else ""
-    yield Finding(
-        "crashed",
-        f"Members crashed or were cut off without leaving the group: "
-        f"{many(len(found), 'time')}{_without_reader(unread, found)}",
-        "The process died, was killed, or lost its network. Until its session expires"
-        f"{longest}, the broker still considers it a member, and its partitions have "
-        "no reader. Find out why it ended. If you stopped it, use a signal that it "
-        "handles and close the consumer: the group then reassigns its partitions at "
-        "once. A shorter session.timeout.ms (with heartbeat.interval.ms at a third of "
-        "it) shortens the wait.",
-        tuple(
-            gone(
-                life,
-                f"{names.of(member_id)}'s session expired{_after(life)}"
-                f"{_without_reader(unread, [member_id])}",
-                names,
-            )
-            for member_id, life in found.items()
-        ),
-    )
-
-
-def _unread(facts: Facts, cause: str) -> dict[str, list[Unread]]:
-    """The time that partitions had no reader, by their last owner."""
-    found: dict[str, list[Unread]] = defaultdict(list)
-    rows = [row for each in facts.rebalances for row in each.unread]
-    for row in (*rows, *facts.unread_since):
-        if row.cause == cause:
-            found[row.member_id].append(row)
-    return found
-
-
-def _without_reader(
-    unread: Mapping[str, Sequence[Unread]], member_ids: Iterable[str]
-) -> str:
-    rows = [row for member_id in member_ids for row in unread.get(member_id, ())]
-    total_ns = sum(row.duration_ns * row.count for row in rows)
-    if not total_ns:
-        return ""
-    return f"; partitions had no reader for {product(total_ns, 'partition')}"
-
-
-def _after(life: Life) -> str:
-    if life.silent_ns is None:
-        return ""
-    return f" {duration(life.silent_ns)} after it was last heard of"
-
-
-def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members that were alive when their sessions expired: they sent requests later."""
-    dead = {
-        life.member_id: life
-        for life in facts.lives
-        if life.how is Gone.EXPIRED
-        and life.until_ns is not None
-        and life.member_id not in facts.ended_by_test
-    }
-    found: dict[str, Evidence] = {}
-    for refusal in facts.refusals:
-        life = dead.get(refusal.member_id)
-        if life is None or life.until_ns is None or refusal.member_id in found:
-            continue
-        if refusal.error == "UNKNOWN_MEMBER_ID" and refusal.at_ns >= life.until_ns:
-            what = "committed" if refusal.cause == "commit" else "tried to rejoin"
-            after = duration(refusal.at_ns - life.until_ns)
-            text = f"{names.of(refusal.member_id)}'s session expired, and it {what}"
-            found[refusal.member_id] = gone(life, f"{text} {after} later", names)
-    for again in facts.lives:
-        life = dead.get(facts.members[again.member_id].previous_id or "")
-        if life is None or life.until_ns is None or life.member_id in found:
-            continue
-        after = duration(max((again.since_ns or 0) - life.until_ns, 0))
-        text = f"{names.of(life.member_id)}'s session expired, and it rejoined {after}"
-        found[life.member_id] = gone(
-            life, f"{text} later on the same connection", names
-        )
-    if not found:
-        return
-    sessions = [facts.members[member_id].session_timeout_ms or 0 for member_id in found]
-    was = f" (it was {min(sessions)})" if min(sessions) else ""
-    yield Finding(
-        "session-too-short",
-        f"Sessions of live members expired: {many(len(found), 'time')}"
-        f"{_without_reader(_unread(facts, Gone.EXPIRED), found)}",
-        "Something delayed their heartbeats: a pause (garbage collection, a stopped "
-        "container), a network outage, or a client that sends heartbeats only while "
-        "the application polls. Raise session.timeout.ms above the longest pause"
-        f"{was}, with heartbeat.interval.ms at most a third of it.",
-        tuple(found.values()),
-    )
 
 
 def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:

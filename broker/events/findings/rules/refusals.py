@@ -195,8 +195,10 @@ def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
         text = f"{names.of(member_id)} committed: {refusal.error}"
         life = went.get(member_id)
         if life is not None and (life.until_ns or 0) <= refusal.at_ns:
+            if life.how is Gone.EXPIRED:
+                continue  # not late, but silent: its session has a finding
             after = duration(refusal.at_ns - (life.until_ns or 0))
-            text += f", {after} after it {_ended(life.how)}"
+            text += f", {after} after it {how(life.how)}"
         found.append(_of(refusal, f"{text} ({_sender(refusal)})", names))
     if found:
         yield Finding(
@@ -210,12 +212,6 @@ def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
             "batch.",
             tuple(found),
         )
-
-
-def _ended(gone: Gone | None) -> str:
-    if gone is Gone.EXPIRED:
-        return "expired"
-    return how(gone)
 
 
 def _is_late(refusal: Refusal) -> bool:
