@@ -219,6 +219,44 @@ def a_transaction_names_no_member() -> Stream:
     return stream
 
 
+# -- assignments
+
+
+def divided(protocol: str, *shares: str) -> Stream:
+    """A group whose members have these topics, with a partition each."""
+    stream = Stream(protocol=protocol)
+    names = ("ana", "ben", "cleo")[: len(shares)]
+    for name in names:
+        stream.comes(name, topics=["t", "u", "v"])
+    stream.starts("member_joined", "ana")
+    began = stream.now
+    stream.joined("all_joined", began)
+    for name, topics in zip(names, shares, strict=True):
+        owned = [{"topic": topic, "partitions": [0]} for topic in topics]
+        changed = {"owned": owned, "partitions_gained": owned, "partitions_lost": []}
+        stream.say("partitions_changed", name, cause="assigned", **changed)
+    stream.divided({})
+    return stream
+
+
+@scene("one-has-all")
+def range_with_topics_of_one_partition() -> Stream:
+    """The first member gets them all."""
+    return divided("range", "tuv", "", "")
+
+
+@scene()
+def roundrobin_with_topics_of_one_partition() -> Stream:
+    """Each member has one."""
+    return divided("roundrobin", "t", "u", "v")
+
+
+@scene()
+def partitions_do_not_divide() -> Stream:
+    """One more or less is as good as it gets."""
+    return divided("roundrobin", "tv", "u")
+
+
 @pytest.mark.parametrize("name", SCENES)
 def test_a_scene(name: str) -> None:
     """Exactly the findings of its cause."""

@@ -207,6 +207,7 @@ class Facts:
         unused_ids: (when, sequence, id) of pending members that never joined.
         initial_delays_ms: the lengths of initial windows that were seen.
         owned: how many partitions each of the present members has; None: not known.
+        owned_topics: number of topics of these partitions; 0: not known.
         gaps: (first, last) sequences of events that are missing.
         set_back_ns: the largest step by which the clock was set back: durations around
             it are too short. A broker's own clock is never set back.
@@ -237,6 +238,7 @@ class Facts:
     unused_ids: Sequence[tuple[int, int, str]]
     initial_delays_ms: Sequence[int]
     owned: Mapping[str, int] | None
+    owned_topics: int
     gaps: Sequence[tuple[int, int]]
     set_back_ns: int
     events: int

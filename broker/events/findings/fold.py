@@ -331,6 +331,7 @@ class _Group:
             unused_ids=[*self.unused],
             initial_delays_ms=[*self.delays],
             owned={m: len(owned[m]) for m in present} if is_owned_known else None,
+            owned_topics=len({t for each in owned.values() for t, _ in each}),
             gaps=(),
             set_back_ns=accounts.set_back_ns,
             events=self.count,

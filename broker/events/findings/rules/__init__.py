@@ -36,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     members.session_too_long,
     members.ids_not_used,
     members.idle_members,
+    members.one_has_all,
     rebalances.many_initial_rebalances,
     rebalances.missed_rebalance_timeout,
     rebalances.slow_to_rejoin,

@@ -23,7 +23,7 @@ from kohort.broker.events.findings.finding import (
     gone,
     of_rebalance,
 )
-from kohort.broker.events.findings.names import Names
+from kohort.broker.events.findings.names import Names, cut
 from kohort.broker.events.findings.rules.refusals import (
     commits_of_members,
     is_there,
@@ -535,3 +535,45 @@ def idle_members(facts: Facts, names: Names) -> Iterator[Finding]:
                 ),
             ),
         )
+
+
+def one_has_all(facts: Facts, names: Names) -> Iterator[Finding]:
+    """One member has all partitions, of several topics, and the others have none."""
+    owned = facts.owned
+    if not owned or not facts.rebalances or facts.until_ns is None:
+        return
+    last = facts.rebalances[-1]
+    wanted = {facts.members[member_id].topics for member_id in owned}
+    total = sum(owned.values())
+    busy = [member_id for member_id, count in owned.items() if count]
+    if len(busy) != 1 or len(owned) < 2 or facts.owned_topics < 2 or len(wanted) > 1:
+        return
+    if last.outcome is not Outcome.COMPLETED or last.given_up:
+        return
+    assignor = cut(last.protocol or "")
+    advice = f"Look at the assignor ({assignor}). "
+    if assignor == "range":
+        advice = (
+            "The assignor range divides each topic by itself, and gives the first "
+            "members one more: of topics with one partition each, one member gets all. "
+        )
+    idle = [member_id for member_id in owned if member_id not in busy]
+    yield Finding(
+        "one-has-all",
+        f"{names.of(busy[0])} has all {total} partitions of {facts.owned_topics} "
+        f"topics, and {many(len(idle), 'member')} {'has' if len(idle) == 1 else 'have'}"
+        f" none ({assignor})",
+        f"{advice}Set partition.assignment.strategy to cooperative-sticky (KIP-429) or "
+        "roundrobin, which divide all partitions together, or give the topics more "
+        "partitions.",
+        (
+            Evidence(
+                facts.until_ns,
+                f"no partitions: {names.list(idle, most=10)}",
+                generation=last.generation,
+                members=tuple(names.of(each) for each in idle),
+            ),
+        ),
+        setting=Setting("partition.assignment.strategy", "cooperative-sticky"),
+        others=(names.of(busy[0]),),
+    )
