@@ -198,6 +198,7 @@ class MemberLeft(Common):
         "removed",
     ]
     was_pending: bool
+    software: NotRequired[str | None]
 
 
 class MemberExpired(Common):

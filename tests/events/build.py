@@ -153,9 +153,9 @@ class Stream:
         """A member's JoinGroup is taken."""
         self.say("member_joined", name, cause=cause, is_first=False, **fields)
 
-    def leaves(self, name: str, reason: str | None = None) -> None:
+    def leaves(self, name: str, reason: str | None = None, **more: Any) -> None:
         """A member sends LeaveGroup."""
-        fields = {"cause": "left", "reason": reason, "was_pending": False}
+        fields = {"cause": "left", "reason": reason, "was_pending": False, **more}
         self.say("member_left", name, **fields)
         self._is_gone(name)
 
@@ -228,7 +228,9 @@ class Stream:
             members=[self.ids[name] for name in self.members],
         )
 
-    def joined(self, ended: str, began: int) -> None:
+    def joined(
+        self, ended: str, began: int, waits: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         """Its join phase is over."""
         self.generation += 1
         ids = [self.ids[name] for name in self.members]
@@ -238,7 +240,7 @@ class Stream:
             members=ids,
             gained=[],
             lost=[],
-            waits=[],
+            waits=[*waits],
             duration_ns=self.now - began,
             protocol=self.protocol if ids else None,
             leader=ids[0] if ids else None,

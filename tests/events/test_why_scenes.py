@@ -7,9 +7,10 @@ scene's rule would add here is wrong, so all codes are compared.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from tests.events.build import Stream
+from tests.events.build import SECOND, Stream
 from tests.events.findings import quiet
 
 from kohort.control.why import history
@@ -161,6 +162,87 @@ def a_network_is_cut_for_a_while() -> Stream:
     stream.wait(2)
     stream.say("commit_refused", "ana", error="UNKNOWN_MEMBER_ID", offsets=[])
     return stream
+
+
+# -- max.poll.interval.ms
+
+
+def leaves_and_rejoins(stream: Stream, **left: Any) -> Stream:
+    """Ana leaves, and rejoins on her connection 10 s later."""
+    stream.leaves("ana", **left)
+    stream.rebalance("member_left", "ana")
+    stream.wait(10)
+    stream.comes("ana", connection=1)
+    stream.rebalance("member_joined", "ana")
+    return stream
+
+
+@scene("max-poll-interval")
+def an_application_does_not_poll() -> Stream:
+    """Librdkafka leaves, and rejoins when the application polls again."""
+    stream = quiet("ana", "ben", connected=True)
+    return leaves_and_rejoins(stream, software="confluent-kafka-python")
+
+
+@scene("max-poll-interval")
+def an_application_does_not_poll_in_a_rebalance() -> Stream:
+    """Librdkafka leaves while the group waits for it, and is not back yet."""
+    stream = quiet("ana", "ben")
+    stream.comes("cleo")
+    stream.starts("member_joined", "cleo")
+    began = stream.now
+    stream.wait(120)
+    stream.leaves("ana")
+    stream.rejoins("ben")
+    waits = [{"member_id": stream.ids["ana"], "waited_ns": 120 * SECOND, "came": False}]
+    stream.joined("all_joined", began, waits)
+    stream.divided({})
+    return stream
+
+
+@scene()
+def a_client_is_closed_in_a_rebalance() -> Stream:
+    """The group waits for it for a moment, as for any other."""
+    stream = quiet("ana", "ben")
+    stream.comes("cleo")
+    stream.starts("member_joined", "cleo")
+    began = stream.now
+    stream.wait(2)
+    stream.leaves("ana")
+    stream.rejoins("ben")
+    waits = [{"member_id": stream.ids["ana"], "waited_ns": 2 * SECOND, "came": False}]
+    stream.joined("all_joined", began, waits)
+    stream.divided({})
+    return stream
+
+
+@scene()
+def a_consumer_of_kafkajs_is_stopped_and_run() -> Stream:
+    """It has no limit, and keeps its connection."""
+    stream = Stream()
+    for number, name in enumerate(("ana", "ben"), 1):
+        protocols = ["RoundRobinAssigner"]
+        stream.comes(name, connection=number, protocols=protocols)
+    stream.rebalance("member_joined", "ana", joins={})
+    stream.wait(600)
+    return leaves_and_rejoins(stream)
+
+
+@scene()
+def a_consumer_of_sarama_is_closed_and_opened() -> Stream:
+    """A client without a limit says its name."""
+    return leaves_and_rejoins(quiet("ana", "ben", connected=True), software="sarama")
+
+
+@scene()
+def a_member_that_lived_for_12_s_did_not_wait_for_5_min() -> Stream:
+    """Its own time in the group refutes it."""
+    stream = Stream()
+    for number, name in enumerate(("ana", "ben"), 1):
+        stream.comes(name, connection=number)
+    stream.rebalance("member_joined", "ana", joins={})
+    stream.wait(12)
+    return leaves_and_rejoins(stream)
 
 
 # -- static members

@@ -83,6 +83,7 @@ class Life:
         silent_ns: how long the broker had not heard of it then; None if unknown.
         is_connected: as in ``member_expired``.
         is_active: likewise.
+        software: as in ``member_left``.
     """
 
     member_id: str
@@ -94,6 +95,7 @@ class Life:
     silent_ns: int | None = None
     is_connected: bool | None = None
     is_active: bool | None = None
+    software: str | None = None
 
 
 class Membership:
@@ -205,6 +207,7 @@ class Membership:
             silent_ns=silent_ns,
             is_connected=event.get("is_connected"),
             is_active=event.get("is_active"),
+            software=event.get("software"),
         )
 
     def inherit(self, new: str, old: str) -> None:

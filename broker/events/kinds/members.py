@@ -51,7 +51,14 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "member_left",
         "A member or pending member was removed by LeaveGroup.",
-        (_WAS_PENDING,),
+        (
+            _WAS_PENDING,
+            Field(
+                "software",
+                "string",
+                "name of its client's library (KIP-511); null: unknown",
+            ),
+        ),
         {
             "left": "it left on its own; `reason` is null if it gave none",
             "removed": "an admin removed it",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from kohort.broker.events.account import Account, reasons
-from kohort.broker.events.account.membership import Life, Member
-from kohort.broker.events.account.values import Gone, Outcome, Return, Unread
+from kohort.broker.events.account.membership import Life
+from kohort.broker.events.account.values import Gone, Outcome, Return, Unread, Wait
 from kohort.broker.events.findings import savings
 from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.finding import (
@@ -45,6 +45,12 @@ has no more, and one is an accident."""
 ROLLING_GAP_NS = 5 * MINUTE
 """The longest pause between two steps of a rolling restart: Kubernetes waits for
 readiness, and its default progress deadline is 10 minutes for the whole."""
+WITHOUT_LIMIT = frozenset(
+    {"RoundRobinAssigner", "kafkajs", "sarama", "kgo"}
+    | {"@platformatic/kafka", "platformatic-kafka"}
+)
+"""Names of clients without a max.poll.interval.ms, and of kafkajs's only assignor, as
+kafkajs does not say its name: to stop and run it again looks like a missed poll."""
 CRASH_LOOP = 3
 """Short lives in a row that make a crash loop: two are a restart that went wrong."""
 SHORT_LIFE_NS = 10 * MINUTE
@@ -65,7 +71,8 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
 
     kafka-clients and kohort send that reason. Other clients send none, but their
     process goes on: it commits or rejoins on the same connection (librdkafka), or
-    commits without a member id right after it left (aiokafka).
+    commits without a member id right after it left (aiokafka). In a rebalance, it kept
+    the group waiting before it left.
     """
     at_work = _at_work_after_leaving(facts)
     told: dict[str, Evidence] = {}
@@ -76,12 +83,14 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
             continue
         text = f"{names.of(life.member_id)} left{said(life.reason)}"
         is_sure = reasons.is_poll_interval(life.reason)
+        if not is_sure and not _may_have_missed_a_poll(life, facts):
+            continue
         if not is_sure:
             if life.member_id not in at_work:
                 continue
             what, is_sure = at_work[life.member_id]
             text += f", no reason given, and {what}"
-        text += _not_polled(facts.members[life.member_id], unread[life.member_id])
+        text += _not_polled(facts, life, unread[life.member_id])
         (told if is_sure else guessed)[life.member_id] = gone(life, text, names)
     for found, is_sure in ((told, True), (guessed, False)):
         if found:
@@ -103,13 +112,39 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
             )
 
 
-def _not_polled(member: Member, unread: Sequence[Unread]) -> str:
+def _not_polled(facts: Facts, life: Life, unread: Sequence[Unread]) -> str:
     """The time before a slow poller left, which is not in the account."""
-    if not (unread and member.rebalance_timeout_ms):
+    limit_ns = _poll_limit_ns(facts, life)
+    if not (unread and limit_ns) or _lived_ns(life, limit_ns) < limit_ns:
         return ""
     partitions = many(partition_count(unread), "partition")
-    waited = duration(member.rebalance_timeout_ms * 1_000_000)
+    waited = duration(limit_ns)
     return f"; it did not process its {partitions} for {waited} before it left"
+
+
+def _poll_limit_ns(facts: Facts, life: Life) -> int:
+    """The max.poll.interval.ms of a member, ns; 0 if unknown."""
+    return (facts.members[life.member_id].rebalance_timeout_ms or 0) * 1_000_000
+
+
+def _lived_ns(life: Life, unknown_ns: int) -> int:
+    """How long a member was in the group; `unknown_ns` for one from before."""
+    if life.since_ns is None or life.until_ns is None:
+        return unknown_ns
+    return life.until_ns - life.since_ns
+
+
+def _may_have_missed_a_poll(life: Life, facts: Facts) -> bool:
+    """False if a member cannot have left because it did not poll.
+
+    Its client has no such limit, or it lived too short. The limit counts from the last
+    poll, which may be a little earlier than the first JoinGroup.
+    """
+    protocols = facts.members[life.member_id].protocols or ()
+    if WITHOUT_LIMIT & {*protocols, life.software}:
+        return False
+    limit_ns = _poll_limit_ns(facts, life)
+    return 2 * _lived_ns(life, limit_ns) >= limit_ns
 
 
 def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:
@@ -136,7 +171,24 @@ def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:
             after = duration(max(again.since_ns - left[before], 0))
             text = f"it rejoined {after} later on the same connection"
             found.setdefault(before, (text, False))
-    return found
+    return found | {
+        wait.member_id: (
+            f"the group had waited {duration(wait.waited_ns)} for it to rejoin",
+            False,
+        )
+        for rebalance in facts.rebalances
+        if rebalance.key not in facts.of_test
+        for wait in rebalance.waits
+        if not wait.came
+        and wait.member_id in left.keys() - found.keys()
+        and _is_long_wait(wait, facts)
+    }
+
+
+def _is_long_wait(wait: Wait, facts: Facts) -> bool:
+    """True if a member that was asked to rejoin was busy, rather than being closed."""
+    limit_ms = facts.members[wait.member_id].rebalance_timeout_ms
+    return limit_ms is not None and 4 * wait.waited_ns >= limit_ms * 1_000_000
 
 
 # -- restarts
