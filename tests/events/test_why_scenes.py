@@ -301,6 +301,81 @@ def a_transaction_names_no_member() -> Stream:
     return stream
 
 
+# -- starts and stops
+
+
+def restart(stream: Stream, name: str, new: str | None = None, **more: Any) -> None:
+    """A member leaves, and comes back 8 s later, perhaps under another name."""
+    stream.leaves(name)
+    stream.rebalance("member_left", name)
+    stream.wait(8)
+    stream.comes(new or name, **more)
+    stream.rebalance("member_joined", new or name)
+    stream.wait(30)
+
+
+def stop(stream: Stream, *names: str) -> None:
+    """Members leave, one after the other."""
+    for name in names:
+        stream.leaves(name)
+        stream.rebalance("member_left", name)
+        stream.wait(0.2)
+
+
+@scene()
+def one_consumer_is_closed_in_each_test() -> Stream:
+    """Each test closes its consumer, and the group is Empty."""
+    stream = quiet("ana")
+    for _ in range(5):
+        stop(stream, "ana")
+        stream.wait(1)
+        stream.comes("ana")
+        stream.rebalance("member_joined", "ana")
+        stream.wait(5)
+    return stream
+
+
+@scene()
+def all_consumers_are_closed_in_each_test() -> Stream:
+    """No member restarted while others went on."""
+    stream = quiet("ana", "ben", "cleo")
+    for _ in range(4):
+        stop(stream, "ana", "ben", "cleo")
+        stream.wait(1)
+        for name in ("ana", "ben", "cleo"):
+            stream.comes(name)
+        stream.rebalance("member_joined", "ana", joins={})
+        stream.wait(5)
+    return stream
+
+
+@scene()
+def a_test_restarts_a_member_twice_and_ends() -> Stream:
+    """The end of the test is no third crash."""
+    stream = quiet("ana", "ben")
+    restart(stream, "ana")
+    restart(stream, "ana")
+    stop(stream, "ana", "ben")
+    return stream
+
+
+@scene()
+def a_group_is_stopped() -> Stream:
+    """All members leave, and nobody returns."""
+    stream = quiet("ana", "ben", "cleo")
+    stop(stream, "ana", "ben", "cleo")
+    return stream
+
+
+@scene("rolling-restart")
+def a_rolling_restart() -> Stream:
+    """Two members, one after the other, while cleo goes on."""
+    stream = quiet("ana", "ben", "cleo")
+    restart(stream, "ana")
+    restart(stream, "ben")
+    return stream
+
+
 # -- assignments
 
 

@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     rebalances.sync_timeout,
     rebalances.records_too_large,
     rebalances.eager_for_nothing,
+    rebalances.moved_for_nothing,
     rebalances.leader_rejoins,
     rebalances.changing_subscriptions,
     rebalances.differing_subscriptions,

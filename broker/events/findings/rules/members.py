@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from kohort.broker.events.account import Account, reasons
 from kohort.broker.events.account.membership import Life
@@ -29,7 +28,11 @@ from kohort.broker.events.findings.rules.refusals import (
     is_there,
     refused_again,
 )
-from kohort.broker.events.findings.rules.sessions import unread_of, without_reader
+from kohort.broker.events.findings.rules.sessions import (
+    cost_of,
+    unread_of,
+    without_reader,
+)
 from kohort.broker.events.findings.words import (
     duration,
     how,
@@ -109,6 +112,8 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
                 tuple(found.values()),
                 is_sure,
                 "" if is_sure else "perhaps",
+                cost_of(unread, found),
+                savings.poll_interval(facts, found),
             )
 
 
@@ -218,29 +223,6 @@ def _restarts(facts: Facts, *, static: bool) -> list[_Restart]:
     return sorted(found, key=lambda restart: restart.back.until_ns)
 
 
-def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Account]:
-    """The rebalances that restarts began: at the end of a member, and at its return."""
-    # A rebalance begins in the same turn as its cause.
-    moments = {(r.old.member_id, r.old.until_ns) for r in restarts}
-    moments |= {(r.back.member_id, r.back.until_ns) for r in restarts}
-    first_ns = min((at_ns or 0 for _, at_ns in moments), default=0)
-    last_ns = max((at_ns or 0 for _, at_ns in moments), default=0)
-    begin = bisect_left(facts.rebalances, first_ns, key=lambda each: each.started_ns)
-    caused: list[Account] = []
-    last: Account | None = None
-    for each in islice(facts.rebalances, begin, None):
-        if each.is_second_half:
-            is_one = last is not None and last in caused[-1:]
-        elif each.started_ns > last_ns:
-            break
-        else:
-            is_one = any((m, each.started_ns) in moments for m in each.culprits)
-        if is_one:
-            caused.append(each)
-        last = each
-    return caused
-
-
 def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
     """Dynamic members that restart one by one, with one or two rebalances each."""
     rolls = [*_rolls(facts)]
@@ -297,7 +279,7 @@ def _rolls(facts: Facts) -> Iterator[tuple[list[_Restart], list[Account]]]:
         if restart is not None and _is_next_step(chain, restart):
             chain.append(restart)
             continue
-        rebalances = _caused_by(facts, chain)
+        rebalances = savings.caused_by(facts, (r.old.member_id for r in chain))
         if len(chain) >= ROLLING_STEPS and len(rebalances) >= len(chain):
             yield chain, rebalances
         chain = [] if restart is None or not _is_next_step([], restart) else [restart]
@@ -356,6 +338,10 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
             )
             for r in found
         ),
+        cost=cost_of(unread_of(facts, Gone.EXPIRED), [r.old.member_id for r in found]),
+        setting=savings.longer_session(
+            facts, {r.old.member_id: r.back.duration_ns for r in found}
+        ),
     )
 
 
@@ -389,9 +375,10 @@ def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
     """A process that keeps joining and leaving, and is not a slow poller.
 
     Its members are followed from restart to restart, so that several processes that
-    look the same do not add up to a loop.
+    look the same do not add up to a loop. The end of a group is no evidence.
     """
-    slow = _at_work_after_leaving(facts)
+    no_crash = {*_at_work_after_leaving(facts), *facts.ended_by_test}
+    no_crash |= savings.at_the_end(facts) | _closed_last(facts)
     lives = {life.member_id: life for life in facts.lives}
     again = {r.previous_id: r.member_id for r in facts.returns.values() if r.is_restart}
     again |= {each.old: each.new for each in facts.replacements}
@@ -402,14 +389,32 @@ def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
         loop: list[Life] = []
         life: Life | None = first
         while life is not None:
-            is_own_doing = life.member_id not in facts.ended_by_test
-            if life.member_id not in slow and is_own_doing and _is_crash(life):
+            if life.member_id not in no_crash and _is_crash(life):
                 loop.append(life)
             else:
                 yield from _looped(facts, loop, names)
                 loop = []
             life = lives.get(again.pop(life.member_id, ""))
         yield from _looped(facts, loop, names)
+
+
+def _closed_last(facts: Facts) -> set[str]:
+    """Members that left before the group was Empty, after the last one had come.
+
+    That is the end of a test, or of a job, and the next one may follow.
+    """
+    came = sorted(life.since_ns or 0 for life in facts.lives)
+    stops = [r.ended_ns for r in facts.rebalances if r.outcome is Outcome.EMPTIED]
+    found = set()
+    for life in facts.lives:
+        if life.how is Gone.LEFT and life.until_ns is not None:
+            stop = bisect_left(stops, life.until_ns)
+            # Those that came by then had also come before the group was Empty.
+            is_last = stop < len(stops) and bisect_right(
+                came, life.until_ns
+            ) == bisect_right(came, stops[stop])
+            found |= {life.member_id} if is_last else set()
+    return found
 
 
 def _is_crash(life: Life) -> bool:
@@ -446,7 +451,9 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
     perhaps = "" if is_sure else "Perhaps no crash: "
     restarts = _between(facts, lives)
     static = savings.of_static(
-        facts, [each.back for each in restarts], _caused_by(facts, restarts)
+        facts,
+        [each.back for each in restarts],
+        savings.caused_by(facts, (r.old.member_id for r in restarts)),
     )
     in_time = all(_is_in_time(facts, each) for each in restarts)
     setting = static if is_sure and in_time else None

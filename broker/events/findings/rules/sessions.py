@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from kohort.broker.events.account.membership import Life
 from kohort.broker.events.account.values import Gone, Unread
+from kohort.broker.events.findings import savings
 from kohort.broker.events.findings.facts import Facts
-from kohort.broker.events.findings.finding import Finding, gone
+from kohort.broker.events.findings.finding import Cost, Finding, gone
 from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.words import duration, many, product
 
@@ -52,12 +54,14 @@ def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
             )
             for member_id, life in found.items()
         ),
+        cost=cost_of(unread, found),
+        setting=savings.shorter_session(facts, found.values()),
     )
 
 
 def static_member_gone(facts: Facts, names: Names) -> Iterator[Finding]:
     """Static members whose sessions expired, and that did not come back."""
-    alive = _alive(facts) | facts.returns.keys()
+    alive = _alive(facts).keys() | facts.returns.keys()
     found = {
         member_id: life
         for member_id, life in _expired(facts, is_static=True).items()
@@ -84,6 +88,7 @@ def static_member_gone(facts: Facts, names: Names) -> Iterator[Finding]:
             )
             for member_id, life in found.items()
         ),
+        cost=cost_of(unread, found),
     )
 
 
@@ -120,6 +125,7 @@ def hung(facts: Facts, names: Names) -> Iterator[Finding]:
             )
             for member_id, life in found.items()
         ),
+        cost=cost_of(unread, found),
     )
 
 
@@ -129,28 +135,38 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
     Without those that hung: the broker knows what has become of them.
     """
     lives = _expired(facts, is_static=False) | _expired(facts, is_static=True)
-    found = {
-        member_id: gone(
-            lives[member_id],
-            f"{names.of(member_id)}'s session expired, and {what}",
-            names,
-        )
-        for member_id, what in _alive(facts).items()
+    alive = {
+        member_id: each
+        for member_id, each in _alive(facts).items()
         if member_id in lives and not lives[member_id].is_connected
     }
-    if not found:
+    if not alive:
         return
-    sessions = [facts.members[member_id].session_timeout_ms or 0 for member_id in found]
+    sessions = [facts.members[member_id].session_timeout_ms or 0 for member_id in alive]
     was = f" (it was {min(sessions)})" if min(sessions) else ""
+    unread = unread_of(facts, Gone.EXPIRED)
+    silent_ns = {
+        member_id: each.after_ns + (lives[member_id].silent_ns or 0)
+        for member_id, each in alive.items()
+    }
     yield Finding(
         "session-too-short",
-        f"Sessions of live members expired: {many(len(found), 'time')}"
-        f"{without_reader(unread_of(facts, Gone.EXPIRED), found)}",
+        f"Sessions of live members expired: {many(len(alive), 'time')}"
+        f"{without_reader(unread, alive)}",
         "Something delayed their heartbeats: a pause (garbage collection, a stopped "
         "container), a network outage, or a client that sends heartbeats only while "
         "the application polls. Raise session.timeout.ms above the longest pause"
         f"{was}, with heartbeat.interval.ms at most a third of it.",
-        tuple(found.values()),
+        tuple(
+            gone(
+                lives[member_id],
+                f"{names.of(member_id)}'s session expired, and {each.text}",
+                names,
+            )
+            for member_id, each in alive.items()
+        ),
+        cost=cost_of(unread, alive),
+        setting=savings.longer_session(facts, silent_ns),
     )
 
 
@@ -166,27 +182,35 @@ def _expired(facts: Facts, *, is_static: bool) -> dict[str, Life]:
     }
 
 
-def _alive(facts: Facts) -> dict[str, str]:
-    """Members that sent a request after their sessions had expired, in words."""
+class _Sign(NamedTuple):
+    """A request of a member after its session had expired."""
+
+    text: str
+    after_ns: int
+
+
+def _alive(facts: Facts) -> dict[str, _Sign]:
+    """The first request of members after their sessions had expired."""
     ended = {
         life.member_id: life.until_ns
         for life in facts.lives
         if life.how is Gone.EXPIRED and life.until_ns is not None
     }
-    found: dict[str, str] = {}
+    found: dict[str, _Sign] = {}
     for refusal in facts.refusals:
         member_id, at_ns = refusal.member_id, refusal.at_ns
         is_unknown = refusal.error == "UNKNOWN_MEMBER_ID"
         if is_unknown and at_ns >= ended.get(member_id, at_ns + 1):
             what = "committed" if refusal.cause == "commit" else "tried to rejoin"
-            after = duration(at_ns - ended[member_id])
-            found.setdefault(member_id, f"it {what} {after} later")
+            after = at_ns - ended[member_id]
+            text = f"it {what} {duration(after)} later"
+            found.setdefault(member_id, _Sign(text, after))
     for again in facts.lives:
         before = facts.members[again.member_id].previous_id
         if before in ended:
-            after = duration(max((again.since_ns or 0) - ended[before], 0))
-            text = f"it rejoined {after} later on the same connection"
-            found.setdefault(before, text)
+            after = max((again.since_ns or 0) - ended[before], 0)
+            text = f"it rejoined {duration(after)} later on the same connection"
+            found.setdefault(before, _Sign(text, after))
     return found
 
 
@@ -220,8 +244,8 @@ def _back(facts: Facts, member_id: str) -> str:
     return f"; its process was back after {duration(back.duration_ns)}"
 
 
-def _later(what: str | None) -> str:
-    return f"; {what}" if what else ""
+def _later(sign: _Sign | None) -> str:
+    return f"; {sign.text}" if sign else ""
 
 
 # -- time without a reader
@@ -237,12 +261,17 @@ def unread_of(facts: Facts, cause: str) -> dict[str, list[Unread]]:
     return found
 
 
+def cost_of(unread: Mapping[str, Sequence[Unread]], member_ids: Iterable[str]) -> Cost:
+    """The time without a reader of the partitions of some members."""
+    rows = [row for member_id in member_ids for row in unread.get(member_id, ())]
+    return Cost(sum(row.duration_ns * row.count for row in rows))
+
+
 def without_reader(
     unread: Mapping[str, Sequence[Unread]], member_ids: Iterable[str]
 ) -> str:
-    """The time without a reader of the partitions of some members, in words."""
-    rows = [row for member_id in member_ids for row in unread.get(member_id, ())]
-    total_ns = sum(row.duration_ns * row.count for row in rows)
+    """The same in words."""
+    total_ns = cost_of(unread, member_ids).unread_ns
     if not total_ns:
         return ""
     return f"; partitions had no reader for {product(total_ns, 'partition')}"
