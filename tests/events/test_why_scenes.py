@@ -301,6 +301,75 @@ def a_transaction_names_no_member() -> Stream:
     return stream
 
 
+# -- what rebalances wait for
+
+
+def newcomer_waits(stream: Stream, told_s: float, joined_s: float) -> None:
+    """A member comes; ana learns of it, and rejoins, after these times."""
+    stream.comes("cleo")
+    stream.starts("member_joined", "cleo")
+    began = stream.now
+    stream.rejoins("ben")
+    stream.wait(joined_s)
+    stream.rejoins("ana")
+    wait = {"member_id": stream.ids["ana"], "waited_ns": stream.now - began}
+    told_ns = round(told_s * SECOND)
+    stream.joined("all_joined", began, [{**wait, "came": True, "told_ns": told_ns}])
+    stream.divided({})
+    stream.wait(60)
+    stop(stream, "cleo")
+    stream.wait(60)
+
+
+@scene("rare-heartbeats")
+def heartbeats_are_rare() -> Stream:
+    """It rejoins at once when it learns of the rebalance."""
+    stream = quiet("ana", "ben", protocol="cooperative-sticky")
+    for _ in range(2):
+        newcomer_waits(stream, 12, 12.1)
+    return stream
+
+
+@scene("slow-to-rejoin")
+def a_member_is_busy_with_a_batch() -> Stream:
+    """It learns of the rebalance in time, and rejoins after its batch."""
+    stream = quiet("ana", "ben", protocol="cooperative-sticky")
+    for _ in range(2):
+        newcomer_waits(stream, 2, 12.1)
+    return stream
+
+
+@scene()
+def heartbeats_every_three_seconds() -> Stream:
+    """Kafka's default."""
+    stream = quiet("ana", "ben", protocol="cooperative-sticky")
+    for _ in range(2):
+        newcomer_waits(stream, 2.9, 3)
+    return stream
+
+
+@scene("slow-leader")
+def the_leader_is_late() -> Stream:
+    """All members wait for its assignment."""
+    stream = quiet("ana", "ben")
+    for name in ("cleo", "dora"):
+        stream.comes(name)
+        stream.rebalance("member_joined", name, sync_s=4)
+        stream.wait(60)
+    return stream
+
+
+@scene()
+def a_group_grows() -> Stream:
+    """Planned: each newcomer takes its share."""
+    stream = quiet("ana", "ben")
+    for name in ("cleo", "dora"):
+        stream.comes(name)
+        stream.rebalance("member_joined", name, joins={"ana": 0.4, "ben": 1.5})
+        stream.wait(60)
+    return stream
+
+
 # -- starts and stops
 
 

@@ -15,6 +15,7 @@ from kohort.broker.events.findings.rules import (
     refusals,
     sessions,
     transactions,
+    waits,
 )
 
 Rule = Callable[[Facts, Names], Iterator[Finding]]
@@ -40,6 +41,8 @@ RULES: tuple[Rule, ...] = (
     rebalances.many_initial_rebalances,
     rebalances.missed_rebalance_timeout,
     rebalances.slow_to_rejoin,
+    waits.rare_heartbeats,
+    waits.slow_leader,
     rebalances.sync_timeout,
     rebalances.records_too_large,
     rebalances.eager_for_nothing,

@@ -20,6 +20,7 @@ from kohort.broker.events.findings.finding import (
     of_rebalance,
 )
 from kohort.broker.events.findings.names import Names, cut
+from kohort.broker.events.findings.rules.waits import is_told_late
 from kohort.broker.events.findings.words import duration, head, many
 from kohort.broker.events.words import COOPERATIVE
 
@@ -170,8 +171,11 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
     for each in facts.rebalances:
         if _is_tests(each, facts):
             continue
+        told_late = {w.member_id for w in each.waits if is_told_late(w)}
         for wait in each.pieces:
             if wait.what != "join" or wait.member_id is None:
+                continue
+            if wait.member_id in told_late:
                 continue
             if wait.duration_ns >= HELD_UP_NS:
                 name = names.of(wait.member_id)
