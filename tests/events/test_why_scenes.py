@@ -445,6 +445,91 @@ def a_rolling_restart() -> Stream:
     return stream
 
 
+def deployment(*names: str, static: bool = False) -> Stream:
+    """A group whose members have the names of pods."""
+    stream = Stream(protocol="cooperative-sticky")
+    for name in names:
+        stream.comes(name, name if static else None)
+    owned = {name: range(i * 4, i * 4 + 4) for i, name in enumerate(names)}
+    stream.rebalance("member_joined", names[0], joins={}, owned=owned)
+    stream.wait(600)
+    return stream
+
+
+@scene("renamed-members")
+def pods_have_other_names_after_a_restart() -> Stream:
+    """A Deployment: each pod has a name of its own."""
+    stream = deployment("billing-7d9f-abc", "billing-7d9f-def", "billing-7d9f-ghi")
+    restart(stream, "billing-7d9f-abc", "billing-85c4-xyz")
+    restart(stream, "billing-7d9f-def", "billing-85c4-uvw")
+    return stream
+
+
+@scene("renamed-members")
+def a_new_pod_comes_before_the_old_one_goes() -> Stream:
+    """A Deployment with a surge of one."""
+    stream = deployment("billing-7d9f-abc", "billing-7d9f-def")
+    for old, new in (("abc", "85c4-xyz"), ("def", "85c4-uvw")):
+        stream.comes(f"billing-{new}")
+        stream.rebalance("member_joined", f"billing-{new}")
+        stream.wait(20)
+        stream.leaves(f"billing-7d9f-{old}")
+        stream.rebalance("member_left", f"billing-7d9f-{old}")
+        stream.wait(20)
+    return stream
+
+
+@scene("renamed-members")
+def static_members_have_other_ids_after_a_restart() -> Stream:
+    """Their old places stay until the sessions expire."""
+    stream = deployment("billing-1a2b", "billing-3c4d", static=True)
+    for old, new in (
+        ("billing-1a2b", "billing-5e6f"),
+        ("billing-3c4d", "billing-7a8b"),
+    ):
+        stream.wait(20)
+        stream.comes(new, new)
+        stream.rebalance("member_joined", new)
+        stream.wait(25)
+        expire(stream, old, is_connected=False)
+    return stream
+
+
+@scene()
+def a_group_shrinks_and_grows() -> Stream:
+    """A member less at night, and one more in the morning."""
+    stream = deployment("billing-1", "billing-2", "billing-3")
+    stop(stream, "billing-3", "billing-2")
+    stream.wait(8 * 3600)
+    for name in ("billing-4", "billing-5"):
+        stream.comes(name)
+        stream.rebalance("member_joined", name)
+        stream.wait(60)
+    return stream
+
+
+@scene("visitor")
+def somebody_joins_to_debug() -> Stream:
+    """A console consumer with the id of the group."""
+    stream = deployment("billing-1", "billing-2")
+    stream.comes("rdkafka")
+    stream.rebalance("member_joined", "rdkafka")
+    stream.wait(20)
+    stop(stream, "rdkafka")
+    return stream
+
+
+@scene()
+def a_member_of_the_service_comes_for_a_while() -> Stream:
+    """It has the name of the others."""
+    stream = deployment("billing-1", "billing-2")
+    stream.comes("billing-3")
+    stream.rebalance("member_joined", "billing-3")
+    stream.wait(20)
+    stop(stream, "billing-3")
+    return stream
+
+
 # -- assignments
 
 

@@ -10,6 +10,7 @@ from kohort.broker.events.findings.finding import Finding
 from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.rules import (
     faults,
+    identities,
     members,
     rebalances,
     refusals,
@@ -28,6 +29,8 @@ RULES: tuple[Rule, ...] = (
     members.max_poll_interval,
     members.crash_loop,
     members.rolling_restart,
+    identities.renamed,
+    identities.visitor,
     members.static_member_expired,
     members.static_member_left,
     sessions.crashed,
