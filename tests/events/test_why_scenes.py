@@ -530,6 +530,39 @@ def a_member_of_the_service_comes_for_a_while() -> Stream:
     return stream
 
 
+# -- commits
+
+
+def commits(stream: Stream, name: str, partition: int) -> None:
+    """A member commits a partition of t."""
+    row = {"topic": "t", "partition": partition, "offset": 5, "end_offset": 9}
+    stream.say("offsets_committed", name, offsets=[row], producer_id=None)
+
+
+@scene("commit-of-former-owner")
+def a_worker_commits_what_its_consumer_has_lost() -> Stream:
+    """The generation is the current one, so the broker takes it."""
+    stream = quiet("ana", "ben", protocol="cooperative-sticky")
+    stream.comes("cleo")
+    owned = {"ana": [0, 1, 2], "ben": range(4, 7), "cleo": [3, 7]}
+    stream.rebalance("member_joined", "cleo", owned=owned)
+    commits(stream, "ana", 3)
+    return stream
+
+
+@scene()
+def members_commit_their_own_partitions() -> Stream:
+    """And one that was given up, and has no owner yet (KIP-429)."""
+    stream = quiet("ana", "ben", protocol="cooperative-sticky")
+    commits(stream, "ana", 3)
+    stream.comes("cleo")
+    owned = {"ana": [0, 1, 2], "ben": range(4, 7), "cleo": []}
+    stream.rebalance("member_joined", "cleo", owned=owned)
+    commits(stream, "ana", 3)
+    commits(stream, "ben", 4)
+    return stream
+
+
 # -- assignments
 
 

@@ -59,6 +59,7 @@ RULES: tuple[Rule, ...] = (
     refusals.inconsistent_protocols,
     refusals.instance_id_twice,
     refusals.commits_too_late,
+    refusals.commits_of_others,
     refusals.commits_from_outside,
     transactions.loose_offsets,
     transactions.long_transactions,
