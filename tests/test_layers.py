@@ -259,7 +259,7 @@ def test_the_members_side_of_the_group_is_pure() -> None:
         ("kohort.broker.events.account", {"kohort.broker.events.words"}),
         (
             "kohort.broker.events.findings",
-            {f"kohort.broker.events.{name}" for name in ("account", "advice", "words")},
+            {f"kohort.broker.events.{name}" for name in ("account", "words")},
         ),
         (
             "kohort.control.why",
