@@ -20,7 +20,7 @@ from kohort.broker.events.findings.finding import (
     of_rebalance,
 )
 from kohort.broker.events.findings.names import Names, cut
-from kohort.broker.events.findings.rules.waits import is_told_late
+from kohort.broker.events.findings.rules.waits import HELD_UP_NS, is_told_late
 from kohort.broker.events.findings.words import duration, head, many
 from kohort.broker.events.words import COOPERATIVE
 
@@ -31,9 +31,6 @@ HELD_UP = 2
 """Rebalances that one member has to hold up: one may have been a pause."""
 EAGER_REBALANCES = 3
 """Eager rebalances that show that partitions return: one or two are a deployment."""
-HELD_UP_NS = 5 * SECOND
-"""Waits for one member that are too long. A member learns of a rebalance with its next
-heartbeat, 3 s by default (heartbeat.interval.ms), and needs some time to revoke."""
 EAGER_PAUSE_NS = SECOND
 """The least total pause that an eager rebalance has to cost on average: less goes
 unnoticed."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.values import Wait
-from kohort.broker.events.advice import HELD_UP_NS
 from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.finding import (
     SECOND,
@@ -19,6 +18,9 @@ from kohort.broker.events.findings.finding import (
 from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.words import duration, head, many
 
+HELD_UP_NS = 5 * SECOND
+"""Waits for one member that are too long. A member learns of a rebalance with its next
+heartbeat, 3 s by default (heartbeat.interval.ms), and needs some time to revoke."""
 LATE_NS = SECOND
 """Least time for an assignment that is late: a leader fetches metadata and computes it
 in some 10 ms, a sticky one for thousands of partitions in some 100 ms."""
