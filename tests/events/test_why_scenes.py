@@ -99,6 +99,110 @@ def the_clock_ends_a_rebalance() -> Stream:
     return stream
 
 
+# -- other things that tests do
+
+
+def command(stream: Stream, cause: str, name: str | None = None, **more: Any) -> None:
+    """A command of a test."""
+    stream.say("commanded", name, cause=cause, **more)
+
+
+def strike(stream: Stream, name: str, cause: str, api: str = "Heartbeat") -> None:
+    """A fault strikes a request of a member."""
+    rule = {"fault_id": 1, "fault": "fault 1", "api": api}
+    stream.say("fault_struck", name, cause=cause, **rule)
+
+
+@scene()
+def a_test_kicks_members_and_rebalances() -> Stream:
+    """Whatever a command does is its own doing, as often as it may be."""
+    stream = quiet("ana", "ben")
+    for number in range(5):
+        command(stream, "kick", "ana")
+        stream.say("member_kicked", "ana", cause="commanded", silent_ns=0)
+        stream.members.remove("ana")
+        stream.rebalance("member_kicked", "ana")
+        stream.say("commit_refused", "ana", error="UNKNOWN_MEMBER_ID", offsets=[])
+        stream.comes("ana", connection=number)
+        stream.rebalance("member_joined", "ana")
+        command(stream, "rebalance")
+        stream.rebalance("requested", joins={"ana": 2, "ben": 7})
+        stream.wait(5)
+    return stream
+
+
+@scene()
+def a_test_mutes_a_member() -> Stream:
+    """The end of its session is the command's."""
+    stream = quiet("ana", "ben")
+    command(stream, "mute", "ana")
+    stream.wait(45)
+    expire(stream, "ana", cause="commanded", is_connected=True)
+    return stream
+
+
+@scene()
+def a_test_holds_a_group() -> Stream:
+    """A member that gave up in the hold is not slow, and the leader is not late."""
+    stream = quiet("ana", "ben")
+    for name in ("cleo", "dora", "eve"):
+        command(stream, "hold", held_in="PreparingRebalance")
+        stream.comes(name)
+        stream.starts("member_joined", name)
+        began = stream.now
+        stream.wait(20)
+        command(stream, "release", held_in="PreparingRebalance")
+        for other in ("ana", "ben"):
+            stream.rejoins(other)
+        stream.joined("all_joined", began)
+        stream.divided({})
+        stream.wait(30)
+    return stream
+
+
+@scene()
+def a_test_limits_a_group() -> Stream:
+    """group.max.size is not to be raised."""
+    stream = quiet("ana", "ben")
+    command(stream, "limit", max_size=2)
+    refused = {"cause": "full", "error": "GROUP_MAX_SIZE_REACHED"}
+    for _ in range(6):
+        stream.say("member_refused", "cleo", host="/h", **refused)
+    return stream
+
+
+@scene("faults-struck")
+def heartbeats_are_swallowed() -> Stream:
+    """Its session expires in the fault: it did not crash, hang, or pause."""
+    stream = quiet("ana", "ben", connected=True)
+    for _ in range(15):
+        stream.wait(3)
+        strike(stream, "ana", "swallow")
+    expire(stream, "ana", is_connected=True, is_active=True)
+    stream.say("commit_refused", "ana", error="UNKNOWN_MEMBER_ID", offsets=[])
+    stream.comes("ana", connection=1)
+    stream.rebalance("member_joined", "ana")
+    return stream
+
+
+@scene("faults-struck")
+def joins_are_delayed() -> Stream:
+    """The member is not slow to rejoin."""
+    stream = quiet("ana", "ben", protocol="cooperative-sticky")
+    for name in ("cleo", "dora"):
+        stream.comes(name)
+        stream.starts("member_joined", name)
+        began = stream.now
+        strike(stream, "ana", "delay", "JoinGroup")
+        stream.rejoins("ben")
+        stream.wait(12)
+        stream.rejoins("ana")
+        stream.joined("all_joined", began)
+        stream.divided({})
+        stream.wait(60)
+    return stream
+
+
 # -- sessions
 
 
