@@ -16,6 +16,7 @@ class WaitRow(TypedDict):
     member_id: str
     waited_ns: int
     came: bool
+    told_ns: NotRequired[int | None]
 
 
 class PartRow(TypedDict):
@@ -198,6 +199,7 @@ class MemberLeft(Common):
         "removed",
     ]
     was_pending: bool
+    software: NotRequired[str | None]
 
 
 class MemberExpired(Common):
@@ -233,6 +235,12 @@ class MemberReplaced(Common):
     rebalance_timeout_ms: int
     protocols: list[str]
     topics: NotRequired[list[str] | None]
+
+
+class MemberFenced(Common):
+    kind: Literal["member_fenced"]
+    cause: NotRequired[None]
+    error: str
 
 
 class Commanded(Common):
@@ -475,6 +483,12 @@ class CommitRefused(Common):
     producer_id: NotRequired[int | None]
 
 
+class OffsetsUnchecked(Common):
+    kind: Literal["offsets_unchecked"]
+    cause: NotRequired[None]
+    producer_id: int
+
+
 class OffsetsExpired(Common):
     kind: Literal["offsets_expired"]
     cause: NotRequired[None]
@@ -658,6 +672,7 @@ EventKind: TypeAlias = Literal[
     "member_expired",
     "member_kicked",
     "member_replaced",
+    "member_fenced",
     "commanded",
     "leader_chosen",
     "heartbeat",
@@ -672,6 +687,7 @@ EventKind: TypeAlias = Literal[
     "finding",
     "offsets_committed",
     "commit_refused",
+    "offsets_unchecked",
     "offsets_expired",
     "offsets_deleted",
     "append_failed",
@@ -698,6 +714,7 @@ Event: TypeAlias = (
     | MemberExpired
     | MemberKicked
     | MemberReplaced
+    | MemberFenced
     | Commanded
     | LeaderChosen
     | Heartbeat
@@ -712,6 +729,7 @@ Event: TypeAlias = (
     | Finding
     | OffsetsCommitted
     | CommitRefused
+    | OffsetsUnchecked
     | OffsetsExpired
     | OffsetsDeleted
     | AppendFailed

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kohort.broker.events.account import Account, reasons
-from kohort.broker.events.account.membership import Life, Member
-from kohort.broker.events.account.values import Gone, Outcome, Return, Unread
+from kohort.broker.events.account.membership import Life
+from kohort.broker.events.account.values import Gone, Outcome, Return, Unread, Wait
 from kohort.broker.events.findings import savings
 from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.finding import (
@@ -23,11 +22,16 @@ from kohort.broker.events.findings.finding import (
     gone,
     of_rebalance,
 )
-from kohort.broker.events.findings.names import Names
+from kohort.broker.events.findings.names import Names, cut
 from kohort.broker.events.findings.rules.refusals import (
     commits_of_members,
     is_there,
     refused_again,
+)
+from kohort.broker.events.findings.rules.sessions import (
+    cost_of,
+    unread_of,
+    without_reader,
 )
 from kohort.broker.events.findings.words import (
     duration,
@@ -44,6 +48,12 @@ has no more, and one is an accident."""
 ROLLING_GAP_NS = 5 * MINUTE
 """The longest pause between two steps of a rolling restart: Kubernetes waits for
 readiness, and its default progress deadline is 10 minutes for the whole."""
+WITHOUT_LIMIT = frozenset(
+    {"RoundRobinAssigner", "kafkajs", "sarama", "kgo"}
+    | {"@platformatic/kafka", "platformatic-kafka"}
+)
+"""Names of clients without a max.poll.interval.ms, and of kafkajs's only assignor, as
+kafkajs does not say its name: to stop and run it again looks like a missed poll."""
 CRASH_LOOP = 3
 """Short lives in a row that make a crash loop: two are a restart that went wrong."""
 SHORT_LIFE_NS = 10 * MINUTE
@@ -64,23 +74,26 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
 
     kafka-clients and kohort send that reason. Other clients send none, but their
     process goes on: it commits or rejoins on the same connection (librdkafka), or
-    commits without a member id right after it left (aiokafka).
+    commits without a member id right after it left (aiokafka). In a rebalance, it kept
+    the group waiting before it left.
     """
     at_work = _at_work_after_leaving(facts)
     told: dict[str, Evidence] = {}
     guessed: dict[str, Evidence] = {}
-    unread = _unread(facts, Gone.LEFT)
+    unread = unread_of(facts, Gone.LEFT)
     for life in facts.lives:
         if life.how is not Gone.LEFT or life.until_ns is None:
             continue
         text = f"{names.of(life.member_id)} left{said(life.reason)}"
         is_sure = reasons.is_poll_interval(life.reason)
+        if not is_sure and not _may_have_missed_a_poll(life, facts):
+            continue
         if not is_sure:
             if life.member_id not in at_work:
                 continue
             what, is_sure = at_work[life.member_id]
             text += f", no reason given, and {what}"
-        text += _not_polled(facts.members[life.member_id], unread[life.member_id])
+        text += _not_polled(facts, life, unread[life.member_id])
         (told if is_sure else guessed)[life.member_id] = gone(life, text, names)
     for found, is_sure in ((told, True), (guessed, False)):
         if found:
@@ -89,7 +102,7 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
                 "max-poll-interval",
                 f"Members left {why} their applications did not poll within "
                 f"max.poll.interval.ms: {many(len(found), 'time')}"
-                f"{_without_reader(unread, found)}",
+                f"{without_reader(unread, found)}",
                 "An application that works longer than max.poll.interval.ms between "
                 "two polls loses its membership and all work since the last commit, "
                 "and causes two rebalances. Take fewer records at a time "
@@ -99,18 +112,44 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
                 tuple(found.values()),
                 is_sure,
                 "" if is_sure else "perhaps",
-                _cost(unread, found),
+                cost_of(unread, found),
                 savings.poll_interval(facts, found),
             )
 
 
-def _not_polled(member: Member, unread: Sequence[Unread]) -> str:
+def _not_polled(facts: Facts, life: Life, unread: Sequence[Unread]) -> str:
     """The time before a slow poller left, which is not in the account."""
-    if not (unread and member.rebalance_timeout_ms):
+    limit_ns = _poll_limit_ns(facts, life)
+    if not (unread and limit_ns) or _lived_ns(life, limit_ns) < limit_ns:
         return ""
     partitions = many(partition_count(unread), "partition")
-    waited = duration(member.rebalance_timeout_ms * 1_000_000)
+    waited = duration(limit_ns)
     return f"; it did not process its {partitions} for {waited} before it left"
+
+
+def _poll_limit_ns(facts: Facts, life: Life) -> int:
+    """The max.poll.interval.ms of a member, ns; 0 if unknown."""
+    return (facts.members[life.member_id].rebalance_timeout_ms or 0) * 1_000_000
+
+
+def _lived_ns(life: Life, unknown_ns: int) -> int:
+    """How long a member was in the group; `unknown_ns` for one from before."""
+    if life.since_ns is None or life.until_ns is None:
+        return unknown_ns
+    return life.until_ns - life.since_ns
+
+
+def _may_have_missed_a_poll(life: Life, facts: Facts) -> bool:
+    """False if a member cannot have left because it did not poll.
+
+    Its client has no such limit, or it lived too short. The limit counts from the last
+    poll, which may be a little earlier than the first JoinGroup.
+    """
+    protocols = facts.members[life.member_id].protocols or ()
+    if WITHOUT_LIMIT & {*protocols, life.software}:
+        return False
+    limit_ns = _poll_limit_ns(facts, life)
+    return 2 * _lived_ns(life, limit_ns) >= limit_ns
 
 
 def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:
@@ -137,7 +176,24 @@ def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:
             after = duration(max(again.since_ns - left[before], 0))
             text = f"it rejoined {after} later on the same connection"
             found.setdefault(before, (text, False))
-    return found
+    return found | {
+        wait.member_id: (
+            f"the group had waited {duration(wait.waited_ns)} for it to rejoin",
+            False,
+        )
+        for rebalance in facts.rebalances
+        if rebalance.key not in facts.of_test
+        for wait in rebalance.waits
+        if not wait.came
+        and wait.member_id in left.keys() - found.keys()
+        and _is_long_wait(wait, facts)
+    }
+
+
+def _is_long_wait(wait: Wait, facts: Facts) -> bool:
+    """True if a member that was asked to rejoin was busy, rather than being closed."""
+    limit_ms = facts.members[wait.member_id].rebalance_timeout_ms
+    return limit_ms is not None and 4 * wait.waited_ns >= limit_ms * 1_000_000
 
 
 # -- restarts
@@ -161,6 +217,7 @@ def _restarts(facts: Facts, *, static: bool) -> list[_Restart]:
         and row.how in {Gone.LEFT, Gone.EXPIRED}
         and row.previous_id in old
         and row.previous_id not in facts.ended_by_test
+        and not old[row.previous_id].is_connected  # it hung, and was not restarted
         and (facts.members[row.previous_id].instance_id is not None) == static
     ]
     return sorted(found, key=lambda restart: restart.back.until_ns)
@@ -281,7 +338,7 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
             )
             for r in found
         ),
-        cost=_cost(_unread(facts, Gone.EXPIRED), [r.old.member_id for r in found]),
+        cost=cost_of(unread_of(facts, Gone.EXPIRED), [r.old.member_id for r in found]),
         setting=savings.longer_session(
             facts, {r.old.member_id: r.back.duration_ns for r in found}
         ),
@@ -321,7 +378,7 @@ def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
     look the same do not add up to a loop. The end of a group is no evidence.
     """
     no_crash = {*_at_work_after_leaving(facts), *facts.ended_by_test}
-    no_crash |= savings.at_the_end(facts)
+    no_crash |= savings.at_the_end(facts) | _closed_last(facts)
     lives = {life.member_id: life for life in facts.lives}
     again = {r.previous_id: r.member_id for r in facts.returns.values() if r.is_restart}
     again |= {each.old: each.new for each in facts.replacements}
@@ -341,9 +398,30 @@ def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
         yield from _looped(facts, loop, names)
 
 
+def _closed_last(facts: Facts) -> set[str]:
+    """Members that left before the group was Empty, after the last one had come.
+
+    That is the end of a test, or of a job, and the next one may follow.
+    """
+    came = sorted(life.since_ns or 0 for life in facts.lives)
+    stops = [r.ended_ns for r in facts.rebalances if r.outcome is Outcome.EMPTIED]
+    found = set()
+    for life in facts.lives:
+        if life.how is Gone.LEFT and life.until_ns is not None:
+            stop = bisect_left(stops, life.until_ns)
+            # Those that came by then had also come before the group was Empty.
+            is_last = stop < len(stops) and bisect_right(
+                came, life.until_ns
+            ) == bisect_right(came, stops[stop])
+            found |= {life.member_id} if is_last else set()
+    return found
+
+
 def _is_crash(life: Life) -> bool:
     if life.since_ns is None or life.until_ns is None:
         return False
+    if life.how is Gone.EXPIRED and life.is_connected:
+        return False  # it hung: its process goes on
     was_short = life.until_ns - life.since_ns <= SHORT_LIFE_NS
     is_own_doing = life.how in {Gone.LEFT, Gone.EXPIRED, Gone.KICKED, Gone.REPLACED}
     return was_short and is_own_doing and not reasons.is_poll_interval(life.reason)
@@ -439,131 +517,6 @@ def _meanwhile(
 # -- session timeouts
 
 
-def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members that went silent and never came back as the same process."""
-    alive = {r.member_id for r in facts.refusals if r.error == "UNKNOWN_MEMBER_ID"}
-    alive |= {member.previous_id or "" for member in facts.members.values()}
-    alive |= facts.ended_by_test
-    found = {
-        life.member_id: life
-        for life in facts.lives
-        if life.how is Gone.EXPIRED and life.member_id not in alive
-    }
-    if not found:
-        return
-    unread = _unread(facts, Gone.EXPIRED)
-    silent = [life.silent_ns for life in found.values() if life.silent_ns is not None]
-    longest = f" (up to {duration(max(silent))} here)" if silent else ""
-    yield Finding(
-        "crashed",
-        f"Members crashed or were cut off without leaving the group: "
-        f"{many(len(found), 'time')}{_without_reader(unread, found)}",
-        "The process died, was killed, or lost its network. Until its session expires"
-        f"{longest}, the broker still considers it a member, and its partitions have "
-        "no reader. Find out why it ended. If you stopped it, use a signal that it "
-        "handles and close the consumer: the group then reassigns its partitions at "
-        "once. A shorter session.timeout.ms (with heartbeat.interval.ms at a third of "
-        "it) shortens the wait.",
-        tuple(
-            gone(
-                life,
-                f"{names.of(member_id)}'s session expired{_after(life)}"
-                f"{_without_reader(unread, [member_id])}",
-                names,
-            )
-            for member_id, life in found.items()
-        ),
-        cost=_cost(unread, found),
-        setting=savings.shorter_session(facts, found.values()),
-    )
-
-
-def _unread(facts: Facts, cause: str) -> dict[str, list[Unread]]:
-    """The time that partitions had no reader, by their last owner."""
-    found: dict[str, list[Unread]] = defaultdict(list)
-    rows = [row for each in facts.rebalances for row in each.unread]
-    for row in (*rows, *facts.unread_since):
-        if row.cause == cause:
-            found[row.member_id].append(row)
-    return found
-
-
-def _cost(unread: Mapping[str, Sequence[Unread]], member_ids: Iterable[str]) -> Cost:
-    rows = [row for member_id in member_ids for row in unread.get(member_id, ())]
-    return Cost(sum(row.duration_ns * row.count for row in rows))
-
-
-def _without_reader(
-    unread: Mapping[str, Sequence[Unread]], member_ids: Iterable[str]
-) -> str:
-    total_ns = _cost(unread, member_ids).unread_ns
-    if not total_ns:
-        return ""
-    return f"; partitions had no reader for {product(total_ns, 'partition')}"
-
-
-def _after(life: Life) -> str:
-    if life.silent_ns is None:
-        return ""
-    return f" {duration(life.silent_ns)} after it was last heard of"
-
-
-def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members that were alive when their sessions expired: they sent requests later."""
-    dead = {
-        life.member_id: life
-        for life in facts.lives
-        if life.how is Gone.EXPIRED
-        and life.until_ns is not None
-        and life.member_id not in facts.ended_by_test
-    }
-    found: dict[str, Evidence] = {}
-    heard: dict[str, int] = {}
-    for refusal in facts.refusals:
-        life = dead.get(refusal.member_id)
-        if life is None or life.until_ns is None or refusal.member_id in found:
-            continue
-        if refusal.error == "UNKNOWN_MEMBER_ID" and refusal.at_ns >= life.until_ns:
-            what = "committed" if refusal.cause == "commit" else "tried to rejoin"
-            after = duration(refusal.at_ns - life.until_ns)
-            text = f"{names.of(refusal.member_id)}'s session expired, and it {what}"
-            found[refusal.member_id] = gone(life, f"{text} {after} later", names)
-            heard[refusal.member_id] = refusal.at_ns
-    for again in facts.lives:
-        life = dead.get(facts.members[again.member_id].previous_id or "")
-        if life is None or life.until_ns is None or life.member_id in found:
-            continue
-        after = duration(max((again.since_ns or 0) - life.until_ns, 0))
-        text = f"{names.of(life.member_id)}'s session expired, and it rejoined {after}"
-        found[life.member_id] = gone(
-            life, f"{text} later on the same connection", names
-        )
-        heard[life.member_id] = again.since_ns or life.until_ns
-    if not found:
-        return
-    sessions = [facts.members[member_id].session_timeout_ms or 0 for member_id in found]
-    was = f" (it was {min(sessions)})" if min(sessions) else ""
-    unread = _unread(facts, Gone.EXPIRED)
-    silent_ns = {
-        member_id: at_ns
-        - (dead[member_id].until_ns or 0)
-        + (dead[member_id].silent_ns or 0)
-        for member_id, at_ns in heard.items()
-    }
-    yield Finding(
-        "session-too-short",
-        f"Sessions of live members expired: {many(len(found), 'time')}"
-        f"{_without_reader(unread, found)}",
-        "Something delayed their heartbeats: a pause (garbage collection, a stopped "
-        "container), a network outage, or a client that sends heartbeats only while "
-        "the application polls. Raise session.timeout.ms above the longest pause"
-        f"{was}, with heartbeat.interval.ms at most a third of it.",
-        tuple(found.values()),
-        cost=_cost(unread, found),
-        setting=savings.longer_session(facts, silent_ns),
-    )
-
-
 def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:
     """Crashed members that were still in the group when their processes were back."""
     found = []
@@ -641,3 +594,45 @@ def idle_members(facts: Facts, names: Names) -> Iterator[Finding]:
                 ),
             ),
         )
+
+
+def one_has_all(facts: Facts, names: Names) -> Iterator[Finding]:
+    """One member has all partitions, of several topics, and the others have none."""
+    owned = facts.owned
+    if not owned or not facts.rebalances or facts.until_ns is None:
+        return
+    last = facts.rebalances[-1]
+    wanted = {facts.members[member_id].topics for member_id in owned}
+    total = sum(owned.values())
+    busy = [member_id for member_id, count in owned.items() if count]
+    if len(busy) != 1 or len(owned) < 2 or facts.owned_topics < 2 or len(wanted) > 1:
+        return
+    if last.outcome is not Outcome.COMPLETED or last.given_up:
+        return
+    assignor = cut(last.protocol or "")
+    advice = f"Look at the assignor ({assignor}). "
+    if assignor == "range":
+        advice = (
+            "The assignor range divides each topic by itself, and gives the first "
+            "members one more: of topics with one partition each, one member gets all. "
+        )
+    idle = [member_id for member_id in owned if member_id not in busy]
+    yield Finding(
+        "one-has-all",
+        f"{names.of(busy[0])} has all {total} partitions of {facts.owned_topics} "
+        f"topics, and {many(len(idle), 'member')} {'has' if len(idle) == 1 else 'have'}"
+        f" none ({assignor})",
+        f"{advice}Set partition.assignment.strategy to cooperative-sticky (KIP-429) or "
+        "roundrobin, which divide all partitions together, or give the topics more "
+        "partitions.",
+        (
+            Evidence(
+                facts.until_ns,
+                f"no partitions: {names.list(idle, most=10)}",
+                generation=last.generation,
+                members=tuple(names.of(each) for each in idle),
+            ),
+        ),
+        setting=Setting("partition.assignment.strategy", "cooperative-sticky"),
+        others=(names.of(busy[0]),),
+    )

@@ -222,8 +222,10 @@ def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
         text = f"{names.of(member_id)} committed: {refusal.error}"
         life = went.get(member_id)
         if life is not None and (life.until_ns or 0) <= refusal.at_ns:
+            if life.how is Gone.EXPIRED:
+                continue  # not late, but silent: its session has a finding
             after = duration(refusal.at_ns - (life.until_ns or 0))
-            text += f", {after} after it {_ended(life.how)}"
+            text += f", {after} after it {how(life.how)}"
         found.append(_of(refusal, f"{text} ({_sender(refusal)})", names))
     if found:
         yield Finding(
@@ -237,12 +239,6 @@ def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
             "batch.",
             tuple(found),
         )
-
-
-def _ended(gone: Gone | None) -> str:
-    if gone is Gone.EXPIRED:
-        return "expired"
-    return how(gone)
 
 
 def _is_late(refusal: Refusal) -> bool:
@@ -271,6 +267,35 @@ def commits_of_members(facts: Facts) -> Iterator[tuple[Refusal, str]]:
             before = bisect_right(left, refusal.at_ns, key=lambda row: row[0])
             if before and refusal.at_ns - left[before - 1][0] <= RIGHT_BEHIND_NS:
                 yield refusal, left[before - 1][1]
+
+
+def commits_of_others(facts: Facts, names: Names) -> Iterator[Finding]:
+    """Commits of partitions that another member owns: the broker takes them."""
+    found = facts.foreign_commits
+    if found:
+        yield Finding(
+            "commit-of-former-owner",
+            f"Members committed partitions that others owned: "
+            f"{many(len(found), 'time')}",
+            "The broker checks a commit's member and generation, not its partitions. "
+            "Such a commit moves the offset of the new owner back, or ahead of records "
+            "that it has not processed. Drop the offsets of a partition when it is "
+            "revoked or lost (onPartitionsRevoked, onPartitionsLost), after a last "
+            "commit; do not keep them in a map of all partitions, or in a worker that "
+            "goes on.",
+            tuple(
+                Evidence(
+                    each.at_ns,
+                    f"{names.of(each.member_id)} committed {each.offset} for "
+                    f"{cut(each.partition[0])}-{each.partition[1]}, which "
+                    f"{names.of(each.owner)} owned",
+                    each.sequence,
+                    each.generation,
+                    (names.of(each.member_id), names.of(each.owner)),
+                )
+                for each in found
+            ),
+        )
 
 
 def commits_from_outside(facts: Facts, names: Names) -> Iterator[Finding]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from kohort.broker.events.account.values import Partition
-from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.facts import Facts, LooseOffsets
 from kohort.broker.events.findings.finding import Evidence, Finding
+from kohort.broker.events.findings.interventions import moved_ns, moved_past
 from kohort.broker.events.findings.names import Names, cut
 from kohort.broker.events.findings.transactions import (
     LONG_NS,
@@ -77,9 +78,14 @@ def _open(facts: Facts) -> list[Transaction]:
     found = [
         each
         for each in facts.transactions
-        if each.ended_ns is None and now - each.started_ns >= OPEN_NS
+        if each.ended_ns is None and _open_ns(each, now, facts) >= OPEN_NS
     ]
     return sorted(found, key=lambda each: each.started_ns)
+
+
+def _open_ns(each: Transaction, until_ns: int, facts: Facts) -> int:
+    """How long it was open by then, without time that a test skipped."""
+    return until_ns - each.started_ns - moved_ns(facts, each.started_ns, until_ns)
 
 
 def _held(transaction: Transaction, facts: Facts) -> frozenset[Partition]:
@@ -109,6 +115,7 @@ def long_transactions(facts: Facts, _: Names) -> Iterator[Finding]:
         for each in facts.transactions
         if each.ended_ns is not None
         and each.ended_by not in {"timeout", "fenced", "operator"}
+        and _open_ns(each, each.ended_ns, facts) >= LONG_NS
         and not facts.partitions.isdisjoint(each.partitions)
     ]
     if not found:
@@ -124,9 +131,43 @@ def long_transactions(facts: Facts, _: Names) -> Iterator[Finding]:
     )
 
 
+def loose_offsets(facts: Facts, _: Names) -> Iterator[Finding]:
+    """Offsets of transactions that the coordinator cannot check: KIP-447 is off."""
+    by_client: dict[str, list[LooseOffsets]] = {}
+    for each in facts.loose_offsets:
+        by_client.setdefault(each.client_id, []).append(each)
+    if by_client:
+        yield Finding(
+            "offsets-without-member",
+            f"Transactions committed offsets of this group without a member id and a "
+            f"generation: {many(len(facts.loose_offsets), 'time')}",
+            "The coordinator cannot refuse such offsets when their sender has lost the "
+            "partition, so a record can be processed in two committed transactions: "
+            "exactly-once is not guaranteed (KIP-447). Send the consumer's group "
+            "metadata, not only the group's id: sendOffsetsToTransaction(offsets, "
+            "consumer.groupMetadata()). If the client has no such call (aiokafka), use "
+            "one transactional.id per input partition, or make the writes idempotent.",
+            tuple(
+                Evidence(
+                    rows[0].at_ns,
+                    f"client {cut(client_id) or '(unknown)'}, producer "
+                    f"{rows[0].producer_id}: {many(len(rows), 'transaction')}"
+                    f"{' from here on' if len(rows) > 1 else ''}",
+                    rows[0].sequence,
+                    rows[0].generation,
+                )
+                for client_id, rows in by_client.items()
+            ),
+        )
+
+
 def timed_out(facts: Facts, _: Names) -> Iterator[Finding]:
     """Transactions that the coordinator aborted because of their timeout."""
-    found = [each for each in facts.transactions if each.ended_by == "timeout"]
+    found = [
+        each
+        for each in facts.transactions
+        if each.ended_by == "timeout" and not moved_past(each, facts)
+    ]
     if not found:
         return
     refused = [each for each in facts.fenced if each.by == "timeout"]
