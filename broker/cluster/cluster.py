@@ -104,7 +104,7 @@ class Cluster:
         changes: number of changes to saved state; continues after a restart.
         connections: the number of connections that all nodes have accepted.
         open_connections: the open connections, by number.
-        fetch_watch: notes the records sent to clients; None: they are not needed.
+        fetch_watch: notes the fetches of clients; None: nobody reads accounts.
     """
 
     def __init__(
@@ -393,7 +393,7 @@ class Cluster:
 
     def _drop_partition(self, topic: Topic, index: int, partition: Partition) -> None:
         if self.fetch_watch is not None:
-            self.fetch_watch.runs.pop(partition.name, None)
+            self.fetch_watch.dropped(partition)
         if self._storage is None:
             partition.close()
             return

@@ -19,6 +19,7 @@ from kohort.broker.events.fields import Field, Kind, always
 from kohort.broker.events.kinds import (
     account,
     broker,
+    delivery,
     members,
     offsets,
     rebalances,
@@ -71,7 +72,7 @@ COMMON = (
 )
 
 ROWS: Mapping[str, tuple[Field, ...]] = MappingProxyType(
-    {**rebalances.ROWS, **account.ROWS, **offsets.ROWS}
+    {**rebalances.ROWS, **account.ROWS, **offsets.ROWS, **delivery.ROWS}
 )
 """Elements of list fields, by the name of their type."""
 
@@ -80,6 +81,7 @@ KINDS: tuple[Kind, ...] = (
     *rebalances.KINDS,
     *account.KINDS,
     *offsets.KINDS,
+    *delivery.KINDS,
     *transactions.KINDS,
     *broker.KINDS,
 )

@@ -128,6 +128,57 @@ class OffsetRow(TypedDict):
     end_offset: NotRequired[int | None]
 
 
+class AgainRow(TypedDict):
+    topic: str
+    partition: int
+    first: int
+    end: int
+    records: int
+    is_certain: bool
+    previous_reader: NotRequired[str | None]
+    reader: str
+    reason_again: Literal[
+        "rebalance",
+        "seek",
+        "out_of_range",
+        "went_back",
+        "commit_refused",
+        "offset_deleted",
+        "admin",
+        "left",
+        "removed",
+        "expired",
+        "kicked",
+        "commanded",
+        "replaced",
+        "unseen",
+    ]
+
+
+class SkipRow(TypedDict):
+    topic: str
+    partition: int
+    first: int
+    end: int
+    records: int
+    reader: str
+    reason_skipped: Literal[
+        "reset",
+        "out_of_range",
+        "deleted",
+        "commit_ahead",
+        "found_late",
+        "seek",
+    ]
+
+
+class RewindRow(TypedDict):
+    topic: str
+    partition: int
+    offset: int
+    previous_offset: int
+
+
 class Common(TypedDict):
     schema: int
     run: str
@@ -468,6 +519,29 @@ class AppendFailed(Common):
     max_bytes: int
 
 
+class DeliveryAccount(Common):
+    kind: Literal["delivery_account"]
+    cause: NotRequired[None]
+    received: int
+    again_certain: int
+    again_possible: int
+    skipped: int
+    uncommitted: int
+    again: list[AgainRow]
+    skips: list[SkipRow]
+    words: str
+
+
+class OffsetsWentBack(Common):
+    kind: Literal["offsets_went_back"]
+    cause: Literal[
+        "commit",
+        "transaction",
+        "admin",
+    ]
+    rewinds: list[RewindRow]
+
+
 class TransactionState(Common):
     kind: Literal["transaction_state"]
     cause: Literal[
@@ -634,6 +708,8 @@ EventKind: TypeAlias = Literal[
     "offsets_expired",
     "offsets_deleted",
     "append_failed",
+    "delivery_account",
+    "offsets_went_back",
     "transaction_state",
     "transaction_fenced",
     "transaction_ended_in_partition",
@@ -672,6 +748,8 @@ Event: TypeAlias = (
     | OffsetsExpired
     | OffsetsDeleted
     | AppendFailed
+    | DeliveryAccount
+    | OffsetsWentBack
     | TransactionState
     | TransactionFenced
     | TransactionEndedInPartition

@@ -149,7 +149,7 @@ class _Handlers:
                     "partition": index,
                     "committed": committed.get((topic, index)),
                     "end": end,
-                    "lag": lag,
+                    "lag": lag.records,
                 }
             )
             if pace.spend(_OFFSET_COST):

@@ -15,10 +15,12 @@ from kohort.broker.coordinator.events import Heartbeat
 from kohort.broker.events.schema import KINDS
 
 NOT_OF_GROUPS = {
+    "delivery_account",
     "events_lost",
     "fault_struck",
     "heartbeat",
     "node_",
+    "offsets_went_back",
     "rebalance_account",
     "shard_",
     "transaction_",
