@@ -183,6 +183,11 @@ class Connection(asyncio.Protocol):
         return self._client[1]
 
     @property
+    def is_waiting(self) -> bool:
+        """True if a request of the client waits for its answer."""
+        return self._current is not None
+
+    @property
     def is_heard(self) -> bool:
         """True if the client can send requests, and the broker handles them.
 

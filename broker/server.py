@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, get_args
 
 from kohort.broker import telemetry, transports
-from kohort.broker.clock import BrokerClock, Mode, RealClock
+from kohort.broker.clock import BrokerClock, Mode, RealClock, ns
 from kohort.broker.cluster.cluster import Cluster, ClusterError, Node
 from kohort.broker.cluster.status import status
 from kohort.broker.config import Config, ConfigError
@@ -355,6 +355,7 @@ class Broker:
             now=self._stopped_at,
             credit=self._credit,
             work=self._work,
+            moved=self._clock_moved,
         )
         self.events.begin(run_id())
         self.cluster = Cluster(
@@ -423,6 +424,16 @@ class Broker:
     def _credit(self, until: float | None) -> None:
         """Counts live members as heard from, while the clock is moved ahead."""
         self.cluster.shards.credit(until)
+
+    def _clock_moved(self, seconds: float, credits_heartbeats: bool) -> None:
+        """Publishes an advance of the clock, before its consequences."""
+        now = self.clock.now()
+        self.events.of(self.config["node.id"]).tell(
+            "clock_advanced",
+            now,
+            until_ns=ns(now + seconds),
+            credits_heartbeats=credits_heartbeats,
+        )
 
     def _work(self) -> int:
         return len(self.cluster.long_work)

@@ -258,8 +258,15 @@ def test_the_members_side_of_the_group_is_pure() -> None:
     [
         ("kohort.broker.events.account", {"kohort.broker.events.words"}),
         (
-            "kohort.control.why",
+            "kohort.broker.events.findings",
             {f"kohort.broker.events.{name}" for name in ("account", "advice", "words")},
+        ),
+        (
+            "kohort.control.why",
+            {
+                f"kohort.broker.events.{name}"
+                for name in ("account", "findings", "words")
+            },
         ),
     ],
 )

@@ -15,8 +15,10 @@ from kohort.broker.events.seen import Seen
 
 DETAILS: Final = frozenset(
     {
+        "clock_advanced",
         "commit_refused",
         "fault_struck",
+        "finding",
         "group_state",
         "heartbeat",
         "leader_chosen",
@@ -34,7 +36,7 @@ DETAILS: Final = frozenset(
         "transaction_state",
     }
 )
-"""Kinds that occur per member, request, transaction, shard, or node."""
+"""Kinds that occur per member, request, transaction, shard, node, or step of a test."""
 
 unheard: set[str] = set()
 """Kinds that are not logged at the current level."""

@@ -162,6 +162,11 @@ def _silent(fields: Fields, time: float) -> Fields:
     return made
 
 
+def _session_ended(fields: Fields, time: float) -> Fields:
+    """Raw: as for `_silent`; the driver adds the state of the member's connections."""
+    return {"is_connected": None, "is_active": None, **_silent(fields, time)}
+
+
 def _joined(fields: Fields, _: float) -> Fields:
     """Raw: as for `_offer`; the cause says whether it is the first join."""
     known, made = _latest_join
@@ -227,7 +232,7 @@ _MAKE: Mapping[str, Callable[[Fields, float], Fields]] = {
     "assignment_made": _assignment_made,
     "commit_refused": _committed,
     "join_completed": _join_completed,
-    "member_expired": _silent,
+    "member_expired": _session_ended,
     "member_joined": _joined,
     "member_kicked": _silent,
     "member_replaced": _replaced,

@@ -179,6 +179,13 @@ class RewindRow(TypedDict):
     previous_offset: int
 
 
+class EvidenceRow(TypedDict):
+    time_ns: int
+    text: str
+    sequence: NotRequired[int | None]
+    generation: NotRequired[int | None]
+
+
 class Common(TypedDict):
     schema: int
     run: str
@@ -251,6 +258,8 @@ class MemberExpired(Common):
         "commanded",
     ]
     silent_ns: NotRequired[int | None]
+    is_connected: NotRequired[bool | None]
+    is_active: NotRequired[bool | None]
 
 
 class MemberKicked(Common):
@@ -478,6 +487,30 @@ class RebalanceAccount(Common):
     is_ownership_whole: bool
 
 
+class Finding(Common):
+    kind: Literal["finding"]
+    cause: NotRequired[None]
+    finding: str
+    revision: int
+    code: str
+    title: str
+    advice: str
+    is_sure: bool
+    is_withdrawn: bool
+    members: list[str]
+    evidence: list[EvidenceRow]
+    evidence_count: int
+    since_ns: int
+    until_ns: int
+    unread_ns: int
+    paused_ns: int
+    records: int
+    setting: NotRequired[str | None]
+    current: NotRequired[str | None]
+    suggested: NotRequired[str | None]
+    saving_ns: NotRequired[int | None]
+
+
 class OffsetsCommitted(Common):
     kind: Literal["offsets_committed"]
     cause: NotRequired[None]
@@ -666,6 +699,13 @@ class FaultStruck(Common):
     error: NotRequired[str | None]
 
 
+class ClockAdvanced(Common):
+    kind: Literal["clock_advanced"]
+    cause: NotRequired[None]
+    until_ns: int
+    credits_heartbeats: bool
+
+
 class NodeStarted(Common):
     kind: Literal["node_started"]
     cause: NotRequired[None]
@@ -703,6 +743,7 @@ EventKind: TypeAlias = Literal[
     "member_synced",
     "partitions_changed",
     "rebalance_account",
+    "finding",
     "offsets_committed",
     "commit_refused",
     "offsets_expired",
@@ -717,6 +758,7 @@ EventKind: TypeAlias = Literal[
     "shard_loaded",
     "shard_unloaded",
     "fault_struck",
+    "clock_advanced",
     "node_started",
     "node_stopped",
     "events_lost",
@@ -743,6 +785,7 @@ Event: TypeAlias = (
     | MemberSynced
     | PartitionsChanged
     | RebalanceAccount
+    | Finding
     | OffsetsCommitted
     | CommitRefused
     | OffsetsExpired
@@ -757,6 +800,7 @@ Event: TypeAlias = (
     | ShardLoaded
     | ShardUnloaded
     | FaultStruck
+    | ClockAdvanced
     | NodeStarted
     | NodeStopped
     | EventsLost

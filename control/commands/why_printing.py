@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from kohort.broker.events.account import Account, Outcome
+from kohort.broker.events.findings.finding import MOST_EVIDENCE, Finding
 from kohort.control.kafka.times import shown_time
 from kohort.control.tables import print_at_once
 from kohort.control.terminal import printable
-from kohort.control.why.findings import MOST_EVIDENCE, Finding
 from kohort.control.why.history import History
 
 NS_PER_MS = 1_000_000

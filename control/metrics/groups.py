@@ -49,6 +49,7 @@ class GroupCounts:
         commits: OffsetCommits that were taken.
         offsets: the offsets in them.
         commit_refusals: those that were refused, by error.
+        findings: codes of the group's findings now, by key; none of several groups.
         last_cause: why it rebalanced last; None if it did not yet.
         last_time: when, in seconds since the epoch.
     """
@@ -57,6 +58,7 @@ class GroupCounts:
         "commit_refusals",
         "commits",
         "departures",
+        "findings",
         "last_cause",
         "last_time",
         "offsets",
@@ -77,6 +79,7 @@ class GroupCounts:
         self.commits = 0
         self.offsets = 0
         self.commit_refusals: Count = {}
+        self.findings: dict[str, str] = {}
         self.last_cause: str | None = None
         self.last_time = 0.0
 
@@ -169,6 +172,7 @@ def _state(fold: GroupFold, group: str, fields: Mapping[str, Any], _seen: Seen) 
         fold.of(group)
     elif group in fold.by_group:
         fold.gone[group] = None
+        fold.by_group[group].findings.clear()
 
 
 def _rebalance(
@@ -196,6 +200,14 @@ def _account(
         seconds = (row["until_ns"] - row["since_ns"]) * row["count"] / 1e9
         before = counts.unread_seconds.get(row["cause"], 0.0)
         counts.unread_seconds[row["cause"]] = before + seconds
+
+
+def _found(fold: GroupFold, group: str, fields: Mapping[str, Any], _seen: Seen) -> None:
+    counts = fold.of(group)
+    if fields["is_withdrawn"]:
+        counts.findings.pop(fields["finding"], None)
+    elif counts is not fold.others:
+        counts.findings[fields["finding"]] = fields["code"]
 
 
 def _departed(
@@ -250,6 +262,7 @@ def _add(counts: Count, name: str) -> None:
 
 _COUNT: Mapping[str, Callable[[GroupFold, str, Mapping[str, Any], Seen], None]] = {
     "commit_refused": _uncommitted,
+    "finding": _found,
     "group_loaded": _loaded,
     "group_state": _state,
     "member_expired": _departed,

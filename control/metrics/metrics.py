@@ -247,6 +247,7 @@ def _counts(counts: GroupCounts) -> Snapshot:
         "commits": counts.commits,
         "offsets": counts.offsets,
         "commit_refusals": dict(counts.commit_refusals),
+        "findings": dict(Counter(counts.findings.values())),
         "last_cause": counts.last_cause,
         "last_time_ns": round(counts.last_time * 1e9) or None,
     }

@@ -209,6 +209,16 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
         rows = [([row["group"]], row[key]) for row in groups]
         yield _histograms(name, says, ["group"], rows)
 
+    findings = GaugeMetricFamily(
+        "kohort_group_findings",
+        "Known problems that `kohort why` finds now, by code.",
+        labels=["group", "code"],
+    )
+    for row in groups:
+        for code, count in row["findings"].items():
+            findings.add_metric([row["group"], code], count)
+    yield findings
+
 
 def _of_transactions(counts: Snapshot) -> Iterator[Metric]:
     states = GaugeMetricFamily(

@@ -113,6 +113,17 @@ class Stream:
             }
         )
 
+    def clock_moves(self, seconds: float, *, credits_heartbeats: bool = False) -> None:
+        """A test moves the clock ahead; what happens on the way follows."""
+        until_ns = self.now + round(seconds * SECOND)
+        self.say(
+            "clock_advanced",
+            generation=None,
+            group=None,
+            until_ns=until_ns,
+            credits_heartbeats=credits_heartbeats,
+        )
+
     # -- members
 
     def comes(self, name: str, instance: str | None = None, **fields: Any) -> None:
@@ -140,9 +151,10 @@ class Stream:
         self.say("member_left", name, **fields)
         self._is_gone(name)
 
-    def expires(self, name: str, silent_s: float = 45) -> None:
+    def expires(self, name: str, silent_s: float = 45, **fields: Any) -> None:
         """A member's session is over."""
-        self.say("member_expired", name, silent_ns=round(silent_s * SECOND))
+        silent_ns = round(silent_s * SECOND)
+        self.say("member_expired", name, silent_ns=silent_ns, **fields)
         self._is_gone(name)
 
     def _is_gone(self, name: str) -> None:

@@ -17,7 +17,9 @@ from kohort.broker.events.schema import KINDS
 NOT_OF_GROUPS = {
     "delivery_account",
     "events_lost",
+    "clock_advanced",
     "fault_struck",
+    "finding",
     "heartbeat",
     "node_",
     "offsets_went_back",

@@ -6,8 +6,8 @@ from tests.events.build import SECOND, Stream
 from tests.events.findings import findings, quiet
 from tests.events.transactions import Producer
 
+from kohort.broker.events.findings.fold import fold_all
 from kohort.control.why import history
-from kohort.control.why.fold import fold_all
 
 
 def scene(timeout_s: float = 60) -> tuple[Stream, Producer]:

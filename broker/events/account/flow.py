@@ -31,6 +31,9 @@ from kohort.broker.events.account.values import (
     Event,
 )
 
+DERIVED: Final = frozenset({"rebalance_account", "finding"})
+"""Kinds that are computed from others."""
+
 _MAY_NAME_NOBODY: Final = frozenset(
     {
         "rebalance_started",
@@ -54,7 +57,7 @@ def take(group: GroupAccounts, event: Event) -> list[Account]:
     Returns:
         The accounts that are now settled, oldest first.
     """
-    if event["kind"] == "rebalance_account":
+    if event["kind"] in DERIVED:
         return []
     if event["kind"] == "events_lost":
         group.events_lost()

@@ -76,6 +76,8 @@ class Life:
         reason: the reason that it gave (KIP-800).
         until_sequence: sequence number of the event that ended it.
         silent_ns: how long the broker had not heard of it then; None if unknown.
+        is_connected: as in ``member_expired``.
+        is_active: likewise.
     """
 
     member_id: str
@@ -85,6 +87,8 @@ class Life:
     reason: str | None = None
     until_sequence: int | None = None
     silent_ns: int | None = None
+    is_connected: bool | None = None
+    is_active: bool | None = None
 
 
 class Membership:
@@ -194,6 +198,8 @@ class Membership:
             reason=event.get("reason"),
             until_sequence=event["sequence"],
             silent_ns=silent_ns,
+            is_connected=event.get("is_connected"),
+            is_active=event.get("is_active"),
         )
 
     def inherit(self, new: str, old: str) -> None:

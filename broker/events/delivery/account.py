@@ -28,6 +28,7 @@ from kohort.broker.events.delivery.values import (
     Skipped,
     WentBack,
 )
+from kohort.broker.events.seen import Seen
 from kohort.broker.events.sources import Count
 
 MOST_GROUPS: Final = 10_000
@@ -79,10 +80,7 @@ class GroupDelivery:
     def take(self, event: Event, accounts: GroupAccounts) -> None:
         """Handles an event of the group, after its `GroupAccounts` did."""
         kind = event["kind"]
-        if kind == "offsets_committed":
-            rows = [(r["topic"], r["partition"], r["offset"]) for r in event["offsets"]]
-            self.commit(event, rows, accounts)
-        elif kind == "commit_refused":
+        if kind == "commit_refused":
             for row in event["offsets"]:
                 found = self.partitions.get((row["topic"], row["partition"]))
                 if found is not None and event.get("member_id"):
@@ -436,6 +434,27 @@ class Deliveries:
             for each in partitions(event.get(name)):
                 self._groups_of.setdefault(each, {})[group_id] = None
         self.of(group_id).take(event, self._accounts.of(group_id))
+
+    def commit(self, seen: Seen) -> None:
+        """Handles accepted commits, not rendered: they are the most frequent events."""
+        _, _, _, wall_ns, notice = seen
+        assert notice.group_id is not None
+        member_id, _, client = notice.who or (None, None, None)
+        topics, indexes, offsets, _ = notice.fields["offsets"]
+        event = {
+            "member_id": member_id,
+            "client_id": None if client is None else client.id,
+            "host": None if client is None else client.host,
+            "generation": notice.generation,
+            "producer_id": notice.fields.get("producer_id"),
+            "wall_ns": wall_ns,
+        }
+        group_id = notice.group_id
+        self.of(group_id).commit(
+            event,
+            zip(topics, indexes, offsets, strict=True),
+            self._accounts.of(group_id),
+        )
 
     def loaded(self, group_id: str, committed: Mapping[Partition, int]) -> None:
         """A coordinator has loaded a group, with these offsets."""

@@ -60,7 +60,23 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "member_expired",
         "A member's session ended.",
-        (SILENT,),
+        (
+            SILENT,
+            Field(
+                "is_connected",
+                "boolean",
+                "whether the connection of its last JoinGroup was still open; after a"
+                " move of the coordinator, whether one of its client was. Null:"
+                " unknown",
+            ),
+            Field(
+                "is_active",
+                "boolean",
+                "whether a request of its client, such as a Fetch, waited for an answer"
+                " on a connection: the process went on. Null: unknown, as for several"
+                " clients that look the same",
+            ),
+        ),
         {
             "silent": "it sent no heartbeat for its session timeout",
             "commanded": "a command ended it, or a command had muted the member",

@@ -34,6 +34,7 @@ function fold(model, event) {
   }
   const group = model.group(event.group);
   if (event.kind === "rebalance_account") return keepAccount(model, group, event);
+  if (event.kind === "finding") return keepFinding(model, group, event);
   if (Number.isInteger(event.generation)) group.generation = event.generation;
   group.node = event.node;
   group.last = at;
@@ -97,6 +98,16 @@ function forget(model, at, node = null) {
 function closeRebalance(group, at) {
   const { current } = group;
   if (current && current.end === null) current.end = at;
+}
+
+/** Keeps the latest revision of a finding. */
+function keepFinding(model, group, event) {
+  const found = [...(model.findings.get(group.name) ?? [])];
+  const at = found.findIndex(({ finding }) => finding === event.finding);
+  if (at >= 0) found.splice(at, 1, ...(event.is_withdrawn ? [] : [event]));
+  else if (!event.is_withdrawn) found.push(event);
+  model.findings.set(group.name, found);
+  return true;
 }
 
 /** Keeps the account of a rebalance; its start may be missing, or forgotten. */

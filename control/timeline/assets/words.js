@@ -96,6 +96,7 @@ const EVENT_MARKS = {
   shard_unloaded: ["\u21e7", false, (e, _, mark) => `Node ${e.node} no longer coordinates ${shardsOf(mark)}: ${causeOf(e)}.`],
   transaction_state: ["T", false, (_, who, mark) => transactionText(mark.transaction)],
   transaction_fenced: ["\u2298", true, (e) => `A request of producer ${e.producer_id}${e.transactional_id ? ` of ${shown(e.transactional_id)}` : ""} was refused (${e.error}): its epoch is ${e.producer_epoch}, the current one ${e.current_epoch}.`],
+  clock_advanced: ["\u23e9", false, (e) => `A test moved the clock ahead by ${duration((e.until_ns - e.time_ns) / 1e6)}${e.credits_heartbeats ? "" : "; no member counted as heard from meanwhile"}.`],
   node_started: ["\u25b6", false, (e) => `Node ${e.node} accepts connections (run ${e.run}).`],
   node_stopped: ["\u25a0", true, (e) => `Node ${e.node} no longer accepts connections.`],
   events_lost: ["?", true, (e) => `Events ${numbers.format(e.first)} to ${numbers.format(e.last)} are missing: the reader was too slow.`],
@@ -104,5 +105,5 @@ const EVENT_MARKS = {
 const UNMARKED = new Set([
   "member_id_given", "member_joined", "leader_chosen", "heartbeat", "group_state", "rebalance_started", "rebalance_account",
   "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "window_opened",
-  "transaction_ended_in_partition",
+  "transaction_ended_in_partition", "finding",
 ]);

@@ -37,6 +37,10 @@ class Names:
         """A member's name; for an unknown member its id."""
         return self._names.get(member_id) or cut(member_id) or "a newcomer"
 
+    def client(self, member: Member) -> str:
+        """The name of a client that may never have been a member."""
+        return self._names.get(member.member_id) or _base(member) or "a client"
+
     def is_same(self, one: str | None, other: str) -> bool:
         """True if two ids belong to one process that rejoined with a new id."""
         process = self._processes.get(other)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from kohort.broker.events.account.values import Partition
-from kohort.control.why.facts import Facts
-from kohort.control.why.findings import SECOND, Evidence, Finding
-from kohort.control.why.names import Names, cut
-from kohort.control.why.transactions import LONG_NS, Fenced, Transaction
-from kohort.control.why.words import duration, many
-
-OPEN_NS = SECOND
-"""Age from which an open transaction is reported: two empty polls of a consumer, which
-waits for records for 500 ms (fetch.max.wait.ms)."""
+from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.finding import Evidence, Finding
+from kohort.broker.events.findings.names import Names, cut
+from kohort.broker.events.findings.transactions import (
+    LONG_NS,
+    OPEN_NS,
+    Fenced,
+    Transaction,
+)
+from kohort.broker.events.findings.words import duration, many
 
 MS = 1_000_000
 
@@ -168,6 +169,7 @@ def fenced(facts: Facts, _: Names) -> Iterator[Finding]:
             "is right: the old process is a zombie. Otherwise two producers share the "
             "id: give each its own, for example with the name of its pod.",
             _in_order(evidence),
+            subject=name,
         )
 
 

@@ -6,26 +6,29 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from kohort.broker.events.account import Account, reasons
 from kohort.broker.events.account.membership import Life, Member
 from kohort.broker.events.account.values import Gone, Outcome, Return, Unread
-from kohort.control.why.facts import Facts
-from kohort.control.why.findings import (
+from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.finding import (
     MINUTE,
     SECOND,
+    Cost,
     Evidence,
     Finding,
     cost,
+    gone,
     of_rebalance,
 )
-from kohort.control.why.names import Names
-from kohort.control.why.rules.refusals import (
+from kohort.broker.events.findings.names import Names
+from kohort.broker.events.findings.rules.refusals import (
     commits_of_members,
     is_there,
     refused_again,
 )
-from kohort.control.why.words import (
+from kohort.broker.events.findings.words import (
     duration,
     how,
     many,
@@ -77,7 +80,7 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
             what, is_sure = at_work[life.member_id]
             text += f", no reason given, and {what}"
         text += _not_polled(facts.members[life.member_id], unread[life.member_id])
-        (told if is_sure else guessed)[life.member_id] = _gone(life, text)
+        (told if is_sure else guessed)[life.member_id] = gone(life, text, names)
     for found, is_sure in ((told, True), (guessed, False)):
         if found:
             why = "because" if is_sure else "perhaps because"
@@ -94,6 +97,7 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
                 "you keep polling.",
                 tuple(found.values()),
                 is_sure,
+                "" if is_sure else "perhaps",
             )
 
 
@@ -133,11 +137,6 @@ def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:
     return found
 
 
-def _gone(life: Life, text: str) -> Evidence:
-    assert life.until_ns is not None
-    return Evidence(life.until_ns, text, life.until_sequence)
-
-
 # -- restarts
 
 
@@ -158,6 +157,7 @@ def _restarts(facts: Facts, *, static: bool) -> list[_Restart]:
         if row.is_restart
         and row.how in {Gone.LEFT, Gone.EXPIRED}
         and row.previous_id in old
+        and row.previous_id not in facts.ended_by_test
         and (facts.members[row.previous_id].instance_id is not None) == static
     ]
     return sorted(found, key=lambda restart: restart.back.until_ns)
@@ -167,11 +167,16 @@ def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Account]:
     # A rebalance begins in the same turn as its cause.
     moments = {(r.old.member_id, r.old.until_ns) for r in restarts}
     moments |= {(r.back.member_id, r.back.until_ns) for r in restarts}
+    first_ns = min((at_ns or 0 for _, at_ns in moments), default=0)
+    last_ns = max((at_ns or 0 for _, at_ns in moments), default=0)
+    begin = bisect_left(facts.rebalances, first_ns, key=lambda each: each.started_ns)
     caused: list[Account] = []
     last: Account | None = None
-    for each in facts.rebalances:
+    for each in islice(facts.rebalances, begin, None):
         if each.is_second_half:
             is_one = last is not None and last in caused[-1:]
+        elif each.started_ns > last_ns:
+            break
         else:
             is_one = any((m, each.started_ns) in moments for m in each.culprits)
         if is_one:
@@ -207,6 +212,7 @@ def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
         f"session.timeout.ms above {least} s plus the time that the shutdown takes.",
         tuple(of_rebalance(each, names) for each in rebalances),
         is_sure,
+        cost=Cost.of(rebalances),
     )
 
 
@@ -267,11 +273,12 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
         "The price: the group notices a crashed member later. The limit is "
         "group.max.session.timeout.ms on the brokers.",
         tuple(
-            _gone(
+            gone(
                 r.old,
                 f"{names.of(r.old.member_id)}'s session expired, and it rejoined "
                 f"{duration(r.back.until_ns - (r.old.until_ns or 0))} later as a new "
                 "member",
+                names,
             )
             for r in found
         ),
@@ -295,10 +302,7 @@ def static_member_left(facts: Facts, names: Names) -> Iterator[Finding]:
             "without leaving: static consumers of kafka-clients, librdkafka, franz-go "
             "and kohort do so by default.",
             tuple(
-                _gone(
-                    life,
-                    f"{names.of(life.member_id)} left{said(life.reason)}",
-                )
+                gone(life, f"{names.of(life.member_id)} left{said(life.reason)}", names)
                 for life in found
             ),
         )
@@ -318,7 +322,8 @@ def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
         before = short.setdefault(process, [])
         if before and life.since_ns < (before[-1].until_ns or 0):
             continue  # another process that looks the same
-        if life.member_id not in slow and _is_crash(life):
+        is_own_doing = life.member_id not in facts.ended_by_test
+        if life.member_id not in slow and is_own_doing and _is_crash(life):
             before.append(life)
             continue
         yield from _looped(facts, short.pop(process, []), names)
@@ -363,15 +368,18 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
         f"and caused {many(len(caused), 'rebalance')}; {cost(caused)}",
         _DIES if is_sure else _LEAVES,
         tuple(
-            _gone(
+            gone(
                 life,
                 f"{names.of(life.member_id)} was a member for "
                 f"{duration((life.until_ns or 0) - (life.since_ns or 0))}: "
                 f"it {how(life.how)}{said(life.reason)}",
+                names,
             )
             for life in lives
         ),
         is_sure,
+        lives[0].member_id,
+        Cost.of(caused),
     )
 
 
@@ -382,6 +390,7 @@ def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that went silent and never came back as the same process."""
     alive = {r.member_id for r in facts.refusals if r.error == "UNKNOWN_MEMBER_ID"}
     alive |= {member.previous_id or "" for member in facts.members.values()}
+    alive |= facts.ended_by_test
     found = {
         life.member_id: life
         for life in facts.lives
@@ -403,10 +412,11 @@ def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
         "once. A shorter session.timeout.ms (with heartbeat.interval.ms at a third of "
         "it) shortens the wait.",
         tuple(
-            _gone(
+            gone(
                 life,
                 f"{names.of(member_id)}'s session expired{_after(life)}"
                 f"{_without_reader(unread, [member_id])}",
+                names,
             )
             for member_id, life in found.items()
         ),
@@ -444,7 +454,9 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
     dead = {
         life.member_id: life
         for life in facts.lives
-        if life.how is Gone.EXPIRED and life.until_ns is not None
+        if life.how is Gone.EXPIRED
+        and life.until_ns is not None
+        and life.member_id not in facts.ended_by_test
     }
     found: dict[str, Evidence] = {}
     for refusal in facts.refusals:
@@ -455,14 +467,16 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
             what = "committed" if refusal.cause == "commit" else "tried to rejoin"
             after = duration(refusal.at_ns - life.until_ns)
             text = f"{names.of(refusal.member_id)}'s session expired, and it {what}"
-            found[refusal.member_id] = _gone(life, f"{text} {after} later")
+            found[refusal.member_id] = gone(life, f"{text} {after} later", names)
     for again in facts.lives:
         life = dead.get(facts.members[again.member_id].previous_id or "")
         if life is None or life.until_ns is None or life.member_id in found:
             continue
         after = duration(max((again.since_ns or 0) - life.until_ns, 0))
         text = f"{names.of(life.member_id)}'s session expired, and it rejoined {after}"
-        found[life.member_id] = _gone(life, f"{text} later on the same connection")
+        found[life.member_id] = gone(
+            life, f"{text} later on the same connection", names
+        )
     if not found:
         return
     sessions = [facts.members[member_id].session_timeout_ms or 0 for member_id in found]
@@ -490,7 +504,7 @@ def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:
                 f"{names.of(ghost.member_id)}'s session expired {duration(waited)} "
                 f"after {names.of(back.member_id)} had joined in its place"
             )
-            found.append(_gone(ghost, text))
+            found.append(gone(ghost, text, names))
     if len(found) >= GHOSTS:
         yield Finding(
             "session-too-long",
@@ -521,7 +535,10 @@ def ids_not_used(facts: Facts, names: Names) -> Iterator[Finding]:
             "that starts a consumer, or an interrupted start.",
             tuple(
                 Evidence(
-                    at_ns, f"pending member {names.of(member_id)} expired", sequence
+                    at_ns,
+                    f"pending member {names.of(member_id)} expired",
+                    sequence,
+                    members=(names.of(member_id),),
                 )
                 for at_ns, sequence, member_id in facts.unused_ids
             ),
@@ -549,6 +566,7 @@ def idle_members(facts: Facts, names: Names) -> Iterator[Finding]:
                     facts.until_ns,
                     f"no partitions: {names.list(idle, most=10)}",
                     generation=last.generation,
+                    members=tuple(map(names.of, idle)),
                 ),
             ),
         )

@@ -13,17 +13,18 @@ from kohort.broker.events.advice import (
     HELD_UP_NS,
     KEPT_SHARE,
 )
-from kohort.control.why.facts import Facts, TooLarge
-from kohort.control.why.findings import (
+from kohort.broker.events.findings.facts import Facts, TooLarge
+from kohort.broker.events.findings.finding import (
     MINUTE,
     SECOND,
+    Cost,
     Evidence,
     Finding,
     cost,
     of_rebalance,
 )
-from kohort.control.why.names import Names, cut
-from kohort.control.why.words import duration, head, many
+from kohort.broker.events.findings.names import Names, cut
+from kohort.broker.events.findings.words import duration, head, many
 
 INITIAL_REBALANCES = 3
 """Too many rebalances for one start. With a delay of 0, two are normal if all members
@@ -78,6 +79,8 @@ def many_initial_rebalances(facts: Facts, names: Names) -> Iterator[Finding]:
             "within the delay, up to the rebalance timeout. The price: the first "
             "assignment comes later.",
             tuple(of_rebalance(each, names) for each in start),
+            subject=str(start[0].started_sequence),
+            cost=Cost.of(start),
         )
 
 
@@ -101,12 +104,16 @@ def _goes_on(last: Account, each: Account) -> bool:
     return each.cause == "member_joined" or each.is_second_half
 
 
+def _is_tests(each: Account, facts: Facts) -> bool:
+    return each.key in facts.of_test
+
+
 # -- waits that are too long
 
 
 def missed_rebalance_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that did not rejoin within the rebalance timeout."""
-    found = [r for r in facts.rebalances if r.latecomers]
+    found = [r for r in facts.rebalances if r.latecomers and not _is_tests(r, facts)]
     if not found:
         return
     count = sum(len(each.latecomers) for each in found)
@@ -126,6 +133,8 @@ def missed_rebalance_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
                 f"{names.list(each.latecomers)} did not rejoin",
                 each.started_sequence,
                 each.generation,
+                tuple(map(names.of, each.latecomers)),
+                each.ended_ns,
             )
             for each in found
         ),
@@ -136,6 +145,8 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that hold up one rebalance after another."""
     waits: dict[str, list[Evidence]] = {}
     for each in facts.rebalances:
+        if _is_tests(each, facts):
+            continue
         for wait in each.pieces:
             if wait.what != "join" or wait.member_id is None:
                 continue
@@ -147,7 +158,11 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
                     f"until {name} {end}"
                 )
                 row = Evidence(
-                    wait.until_ns, text, each.started_sequence, each.generation
+                    wait.until_ns,
+                    text,
+                    each.started_sequence,
+                    each.generation,
+                    (name,),
                 )
                 waits.setdefault(name, []).append(row)
     for name, rows in waits.items():
@@ -162,12 +177,17 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
                 "heartbeats (heartbeat.interval.ms), or the member is dead and its "
                 "session has not expired yet (session.timeout.ms).",
                 tuple(rows),
+                subject=name,
             )
 
 
 def sync_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that joined and did not fetch their assignment in time."""
-    found = [r for r in facts.rebalances if r.cause == "sync_timeout"]
+    found = [
+        each
+        for each in facts.rebalances
+        if each.cause == "sync_timeout" and not _is_tests(each, facts)
+    ]
     if found:
         yield Finding(
             "sync-timeout",
@@ -229,6 +249,7 @@ def eager_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
         and each.previous_state != "Empty"
         and (each.kept_count or each.moved_count)
         and not _is_growth(each, newcomers)
+        and not _is_tests(each, facts)
     ]
     kept = sum(each.kept_count for each in found)
     moved = sum(each.moved_count for each in found)
@@ -287,7 +308,9 @@ def leader_rejoins(facts: Facts, names: Names) -> Iterator[Finding]:
     found = [
         each
         for each in facts.rebalances
-        if each.cause == "leader_rejoined" and not each.is_second_half
+        if each.cause == "leader_rejoined"
+        and not each.is_second_half
+        and not _is_tests(each, facts)
     ]
     close = _closest(found, LEADER_REJOINS, LEADER_REJOINS_NS)
     if not close:
@@ -354,7 +377,8 @@ def differing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
         return
     wanted: dict[frozenset[str], list[str]] = {}
     for member_id in each.members:
-        topics = facts.members[member_id].topics
+        member = facts.members.get(member_id)
+        topics = None if member is None else member.topics
         if topics is None:
             return
         wanted.setdefault(frozenset(topics), []).append(member_id)
@@ -373,6 +397,7 @@ def differing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
                     f"{names.list(members)}: {_listed(topics)}",
                     each.started_sequence,
                     each.generation,
+                    tuple(map(names.of, members)),
                 )
                 for topics, members in wanted.items()
             ),
@@ -388,18 +413,19 @@ def never_quiet(facts: Facts, _: Names) -> Iterator[Finding]:
     if facts.since_ns is None or facts.until_ns is None:
         return
     whole_ns = facts.until_ns - facts.since_ns
-    busy_ns = sum(each.duration_ns for each in facts.rebalances)
-    if len(facts.rebalances) < NEVER_QUIET or whole_ns < MINUTE:
+    own = [each for each in facts.rebalances if not _is_tests(each, facts)]
+    busy_ns = sum(each.duration_ns for each in own)
+    if len(own) < NEVER_QUIET or whole_ns < MINUTE:
         return
     if busy_ns < BUSY_SHARE * whole_ns:
         return
     causes: dict[str, list[Account]] = {}
-    for each in facts.rebalances:
+    for each in own:
         causes.setdefault(each.cause, []).append(each)
     yield Finding(
         "never-quiet",
         f"The group spent {duration(busy_ns)} of {duration(whole_ns)} in "
-        f"{many(len(facts.rebalances), 'rebalance')}; {cost(facts.rebalances)}",
+        f"{many(len(own), 'rebalance')}; {cost(own)}",
         "An eager member pauses from its JoinGroup until the rebalance ends, and the "
         "partitions of a departed member have no reader until then. The other "
         "findings say why; if there are none, start with the most frequent cause.",

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.membership import Life, Member
 from kohort.broker.events.account.values import Partition, Return, Unread
-from kohort.control.why.transactions import Fenced, Transaction
+from kohort.broker.events.findings.finding import Finding
+from kohort.broker.events.findings.transactions import Fenced, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,45 @@ class Strike:
         return self.fault_id, self.effect, self.api, self.error, who
 
 
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """An advance of the clock.
+
+    Attributes:
+        at_ns: its begin.
+        sequence: of the event.
+        until_ns: the time to which the clock was moved.
+        credits_heartbeats: whether connected members counted as heard from.
+    """
+
+    at_ns: int
+    sequence: int
+    until_ns: int
+    credits_heartbeats: bool
+
+    @property
+    def duration_ns(self) -> int:
+        """The time that it skipped."""
+        return self.until_ns - self.at_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of a test or an operator.
+
+    Attributes:
+        at_ns: when.
+        sequence: of the event.
+        cause: as in ``commanded``.
+        max_size: of a limit; None: group.max.size counts again.
+    """
+
+    at_ns: int
+    sequence: int
+    cause: str
+    max_size: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All facts of a group.
@@ -133,6 +173,11 @@ class Facts:
         too_large: records that the log refused, in order.
         replacements: of static members, in order.
         strikes: of faults at its members, in order.
+        advances: of the clock, in order.
+        commands: about the group, in order.
+        ended_by_test: members that are gone because of a command, a fault or the moved
+            clock.
+        of_test: keys of rebalances that a test caused, or made longer.
         transactions: those with its partitions or offsets that are open, were open for
             long, or did not end well.
         fenced: refused requests of their producers, in order.
@@ -145,6 +190,7 @@ class Facts:
         set_back_ns: the largest step by which the clock was set back: durations around
             it are too short. A broker's own clock is never set back.
         events: the number of events of the group.
+        found: findings that the stream carries, by key; None: it was withdrawn.
     """
 
     group: str
@@ -160,6 +206,8 @@ class Facts:
     too_large: Sequence[TooLarge]
     replacements: Sequence[Replacement]
     strikes: Sequence[Strike]
+    advances: Sequence[Advance]
+    commands: Sequence[Command]
     transactions: Sequence[Transaction]
     fenced: Sequence[Fenced]
     partitions: frozenset[Partition]
@@ -170,3 +218,6 @@ class Facts:
     gaps: Sequence[tuple[int, int]]
     set_back_ns: int
     events: int
+    found: Mapping[str, Finding | None]
+    ended_by_test: frozenset[str] = frozenset()
+    of_test: frozenset[str] = frozenset()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from kohort.control.why.facts import Facts
-from kohort.control.why.findings import Finding, Rule
-from kohort.control.why.names import Names
-from kohort.control.why.rules import (
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.finding import Finding
+from kohort.broker.events.findings.names import Names
+from kohort.broker.events.findings.rules import (
     faults,
     members,
     rebalances,
@@ -13,8 +16,11 @@ from kohort.control.why.rules import (
     transactions,
 )
 
+Rule = Callable[[Facts, Names], Iterator[Finding]]
+
 RULES: tuple[Rule, ...] = (
     faults.faults_struck,
+    faults.clock_advanced,
     transactions.open_transactions,
     transactions.pending_offsets,
     members.max_poll_interval,
@@ -51,5 +57,27 @@ RULES: tuple[Rule, ...] = (
 
 
 def find(facts: Facts, names: Names) -> tuple[Finding, ...]:
-    """All findings, in the order of the rules."""
-    return tuple(finding for rule in RULES for finding in rule(facts, names))
+    """All findings, in the order of the rules.
+
+    Those of the stream have precedence if `facts` are of a part of its events: the
+    broker that published them knew all events before.
+    """
+    found = dict[str, Finding]()
+    for _ in steps(facts, names, found):
+        pass
+    if facts.since_generation or facts.gaps:
+        found = {**found, **{k: each for k, each in facts.found.items() if each}}
+        found = {k: each for k, each in found.items() if facts.found.get(k, each)}
+    return tuple(found.values())
+
+
+def steps(facts: Facts, names: Names, found: dict[str, Finding]) -> Iterator[None]:
+    """Adds all findings to `found`, by their keys; yields after each rule."""
+    for rule in RULES:
+        for each in rule(facts, names):
+            finding, again = each, 1
+            while finding.key in found:
+                again += 1
+                finding = replace(each, subject=f"{each.subject}#{again}")
+            found[finding.key] = finding
+        yield

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from kohort.broker.events.account.membership import Life
 from kohort.broker.events.account.values import Gone
-from kohort.control.why.facts import Facts, Refusal
-from kohort.control.why.findings import SECOND, Evidence, Finding
-from kohort.control.why.names import Names, cut
-from kohort.control.why.words import duration, how, many
+from kohort.broker.events.findings.facts import Facts, Refusal
+from kohort.broker.events.findings.finding import SECOND, Evidence, Finding
+from kohort.broker.events.findings.interventions import is_limited
+from kohort.broker.events.findings.names import Names, cut
+from kohort.broker.events.findings.words import duration, how, many
 
 ASKS_AGAIN = 5
 """Too many JoinGroups of one process to a full group. The error is fatal to Kafka's
@@ -26,7 +27,7 @@ _TOO_LATE = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"})
 REBALANCE_IN_PROGRESS does not count: the client rejoins and commits again."""
 
 
-def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
+def static_member_refused(facts: Facts, names: Names) -> Iterator[Finding]:
     """Static members that restarted and found their group full.
 
     Either the old place counted: a restarted member has no member id, so a Stable and
@@ -34,7 +35,7 @@ def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
     old place (KIP-345). Or its session had expired and others had filled the group.
     """
     found = [
-        _of(refusal, _refused_again(last, refusal))
+        _of(refusal, _refused_again(last, refusal), names)
         for refusal, last in refused_again(facts)
     ]
     if found:
@@ -80,10 +81,14 @@ def _refused_again(last: Life, refusal: Refusal) -> str:
     return f"{instance_id} {how(last.how)}, and was refused {away} later"
 
 
-def full_group(facts: Facts, _: Names) -> Iterator[Finding]:
+def full_group(facts: Facts, names: Names) -> Iterator[Finding]:
     """A full group, and clients that keep trying to join it."""
     own = {id(r) for r, life in refused_again(facts) if is_there(life, r)}
-    full = [r for r in facts.refusals if r.cause == "full" and id(r) not in own]
+    full = [
+        r
+        for r in facts.refusals
+        if r.cause == "full" and id(r) not in own and not is_limited(facts, r.at_ns)
+    ]
     if not full:
         return
     askers: dict[tuple[str, str], list[Refusal]] = {}
@@ -96,7 +101,7 @@ def full_group(facts: Facts, _: Names) -> Iterator[Finding]:
         "More consumers started than group.max.size (KIP-389) allows: start fewer, "
         "raise it, or split the work into several groups. Members beyond the number "
         "of partitions would be idle.",
-        tuple(_of(rows[0], _asked(rows)) for rows in askers.values()),
+        tuple(_of(rows[0], _asked(rows), names) for rows in askers.values()),
     )
     stubborn = {p: rows for p, rows in askers.items() if len(rows) >= ASKS_AGAIN}
     if stubborn:
@@ -107,7 +112,7 @@ def full_group(facts: Facts, _: Names) -> Iterator[Finding]:
             "JoinGroup costs the coordinator work. Let the process exit, or back off "
             "longer after each try. Clients that do not know the error treat it as "
             "retriable.",
-            tuple(_of(rows[0], _asked(rows)) for rows in stubborn.values()),
+            tuple(_of(rows[0], _asked(rows), names) for rows in stubborn.values()),
         )
 
 
@@ -137,7 +142,7 @@ def inconsistent_protocols(facts: Facts, names: Names) -> Iterator[Finding]:
         "(partition.assignment.strategy) and the same protocol type: consumers cannot "
         "share a group with Kafka Connect or Streams. To change the assignor, restart "
         "all members with both assignors, then all without the old one.",
-        tuple(_of(r, _offered(r, names)) for r in found),
+        tuple(_of(r, _offered(r, names), names) for r in found),
     )
 
 
@@ -148,7 +153,7 @@ def _offered(refusal: Refusal, names: Names) -> str:
     return f"{name} was refused{offers}: {refusal.error}"
 
 
-def instance_id_twice(facts: Facts, _: Names) -> Iterator[Finding]:
+def instance_id_twice(facts: Facts, names: Names) -> Iterator[Finding]:
     """Two processes with one group.instance.id, which fence each other."""
     fenced: dict[str, list[Refusal]] = {}
     for refusal in facts.refusals:
@@ -158,7 +163,7 @@ def instance_id_twice(facts: Facts, _: Names) -> Iterator[Finding]:
     for instance_id, rows in fenced.items():
         replaced = [r for r in facts.replacements if r.instance_id == instance_id]
         name = cut(instance_id)
-        evidence = [_of(r, f"{name} was fenced: {r.error}") for r in rows]
+        evidence = [_of(r, f"{name} was fenced: {r.error}", names) for r in rows]
         evidence += [
             Evidence(r.at_ns, f"another process joined as {name}", r.sequence)
             for r in replaced
@@ -172,6 +177,7 @@ def instance_id_twice(facts: Facts, _: Names) -> Iterator[Finding]:
             "process, for example the pod name in a StatefulSet, or stop the old "
             "process before the new one starts.",
             tuple(sorted(evidence, key=lambda each: (each.at_ns, each.sequence or 0))),
+            subject=name,
         )
 
 
@@ -184,12 +190,14 @@ def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
         member_id = refusal.member_id or own.get(id(refusal))
         if not _is_late(refusal) or not member_id:
             continue
+        if member_id in facts.ended_by_test:
+            continue
         text = f"{names.of(member_id)} committed: {refusal.error}"
         life = went.get(member_id)
         if life is not None and (life.until_ns or 0) <= refusal.at_ns:
             after = duration(refusal.at_ns - (life.until_ns or 0))
             text += f", {after} after it {_ended(life.how)}"
-        found.append(_of(refusal, f"{text} ({_sender(refusal)})"))
+        found.append(_of(refusal, f"{text} ({_sender(refusal)})", names))
     if found:
         yield Finding(
             "commit-too-late",
@@ -238,7 +246,7 @@ def commits_of_members(facts: Facts) -> Iterator[tuple[Refusal, str]]:
                 yield refusal, left[before - 1][1]
 
 
-def commits_from_outside(facts: Facts, _: Names) -> Iterator[Finding]:
+def commits_from_outside(facts: Facts, names: Names) -> Iterator[Finding]:
     """Commits of a client that is no member, while the group has members."""
     own = {id(refusal) for refusal, _ in commits_of_members(facts)}
     found = [
@@ -254,7 +262,7 @@ def commits_from_outside(facts: Facts, _: Names) -> Iterator[Finding]:
             "While a group has members, only they can commit. A consumer that uses "
             "assign() needs its own group.id; to reset offsets, stop the members "
             "first.",
-            tuple(_of(r, f"{_sender(r)}: {r.error}") for r in found),
+            tuple(_of(r, f"{_sender(r)}: {r.error}", names) for r in found),
         )
 
 
@@ -269,5 +277,7 @@ def _sender(refusal: Refusal) -> str:
     return ", ".join(told)
 
 
-def _of(refusal: Refusal, text: str) -> Evidence:
-    return Evidence(refusal.at_ns, text, refusal.sequence, refusal.generation)
+def _of(refusal: Refusal, text: str, names: Names) -> Evidence:
+    name = names.client(refusal.member)
+    sequence, generation = refusal.sequence, refusal.generation
+    return Evidence(refusal.at_ns, text, sequence, generation, (name,))

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kohort.broker.events.account import Account
-from kohort.control.why.facts import Facts, Strike
-from kohort.control.why.names import Names, cut
-from kohort.control.why.words import many
+from kohort.broker.events.account.membership import Life
+from kohort.broker.events.findings.facts import Facts, Strike
+from kohort.broker.events.findings.names import Names, cut
+from kohort.broker.events.findings.words import many
 
 LED_TO_NS: Final = 60_000_000_000
 """How long before a rebalance a fault may have struck the member that caused it: the
@@ -79,6 +80,20 @@ def led_to(rebalance: Account, facts: Facts) -> list[Strike]:
         strike
         for strike in _losing(facts, since_ns, start_ns)
         if _is_before(strike, rebalance) and _sender(strike, facts) in processes
+    ]
+
+
+def struck(life: Life, facts: Facts) -> list[Strike]:
+    """The faults that struck a member while it was silent, before it was removed."""
+    if not facts.strikes or life.until_ns is None:
+        return []
+    process = _process(life.member_id, facts)
+    # The silence begins with the last request that the broker took.
+    since_ns = life.until_ns - (life.silent_ns or 0)
+    return [
+        strike
+        for strike in _losing(facts, since_ns, life.until_ns)
+        if _sender(strike, facts) == process
     ]
 
 

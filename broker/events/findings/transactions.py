@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kohort.broker.events.account.values import Event, Partition, partitions
 
 LONG_NS = 10_000_000_000
 """Age from which a transaction is remembered although its producer ended it: Kafka
 Streams commits every 100 ms, and most checkpoints are seconds apart."""
+
+OPEN_NS = 1_000_000_000
+"""Age from which an open transaction is reported: two empty polls of a consumer, which
+waits for records for 500 ms (fetch.max.wait.ms)."""
+MOST = 1_000
+"""Transactions that ended, and refused requests, that remain after a `trim`."""
+MOST_IDS = 5_000
+"""Producers that are remembered, likewise."""
 
 _BAD_ENDS = frozenset({"timeout", "fenced", "operator"})
 _PREPARED = frozenset({"PrepareCommit", "PrepareAbort"})
@@ -107,6 +116,7 @@ class Transactions:
         self.ended: list[Transaction] = []
         self.fenced: list[Fenced] = []
         self._run: str | None = None
+        self._known = (0, 0)
         self._on_kind: Mapping[str, Callable[[Event], None]] = {
             "transaction_state": self._change,
             "transaction_ended_in_partition": self._mark,
@@ -153,6 +163,27 @@ class Transactions:
             or not owned.isdisjoint(self._partitions.get(each.transactional_id, ()))
         }
         return found, [each for each in self.fenced if each.transactional_id in ids]
+
+    def is_news(self) -> bool:
+        """True if one went wrong since the last call, or is open for a while."""
+        known, self._known = self._known, (len(self.ended), len(self.fenced))
+        return known != self._known or any(
+            self.now_ns - each.started_ns >= OPEN_NS for each in self.open.values()
+        )
+
+    def trim(self) -> None:
+        """Bounds the memory in an endless stream."""
+        for rows in (self.ended, self.fenced):
+            if len(rows) > 2 * MOST:
+                del rows[:-MOST]
+        if len(self._ids) > 2 * MOST_IDS:
+            kept = {*[*self._ids.values()][-MOST_IDS:], *self.open}
+            self._ids = {n: each for n, each in self._ids.items() if each in kept}
+            known: tuple[dict[str, Any], ...]
+            known = (self._partitions, self._groups, self._epochs)
+            for each in known:
+                for gone in each.keys() - kept:
+                    del each[gone]
 
     def _change(self, event: Event) -> None:
         transactional_id, cause = event["transactional_id"], str(event.get("cause"))
