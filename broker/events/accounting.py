@@ -177,6 +177,11 @@ class Accounting:
         while self._go_on(SLICE):
             pass
 
+    def tell(self) -> None:
+        """Publishes what is new in the accounts of delivery, at once."""
+        self.settle()
+        self._tell_news()
+
     def listen(self, reader: Callable[[], object]) -> None:
         """Calls a function after each turn that has handled something."""
         self._readers.append(reader)

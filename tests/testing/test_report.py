@@ -80,9 +80,7 @@ def test_a_story_runs_to_the_present(suite: pytest.Pytester) -> None:
     suite.runpytest_inprocess().stdout.fnmatch_lines(
         [
             "group billing: 1 rebalance in 7.0 s, which took 7.0 s",
-            "After generation 0: ben was the first to join; *"
-            + "; a test held the group in PreparingRebalance for 7.0 s; "
-            + "still in progress, held by a test.",
+            "After *; a test held the group in PreparingRebalance for 7.0 s; still *",
         ]
     )
 

@@ -81,6 +81,54 @@ class Replacement:
     silent_ns: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewound:
+    """A commit below the committed offset, as in ``offsets_went_back``."""
+
+    at_ns: int
+    sequence: int
+    generation: int | None
+    cause: str
+    member_id: str | None
+    client_id: str | None
+    topic: str
+    partition: int
+    previous: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """Records sent again: a row ``again`` of a ``delivery_account``."""
+
+    at_ns: int
+    sequence: int
+    generation: int | None
+    topic: str
+    partition: int
+    first: int
+    records: int
+    is_certain: bool
+    previous_reader: str | None
+    reader: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Records that no member was sent: a row ``skip`` of a ``delivery_account``."""
+
+    at_ns: int
+    sequence: int
+    generation: int | None
+    topic: str
+    partition: int
+    end: int
+    records: int
+    reader: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Strike:
     """A fault of the plan that struck a request, or a connection.
@@ -172,6 +220,9 @@ class Facts:
         refusals: of JoinGroups and commits, in order.
         too_large: records that the log refused, in order.
         replacements: of static members, in order.
+        rewound: commits below the committed offset, in order.
+        repeated: records that were sent again, in order.
+        skips: records that no member was sent, in order.
         strikes: of faults at its members, in order.
         advances: of the clock, in order.
         commands: about the group, in order.
@@ -205,6 +256,9 @@ class Facts:
     refusals: Sequence[Refusal]
     too_large: Sequence[TooLarge]
     replacements: Sequence[Replacement]
+    rewound: Sequence[Rewound]
+    repeated: Sequence[Repeated]
+    skips: Sequence[Skip]
     strikes: Sequence[Strike]
     advances: Sequence[Advance]
     commands: Sequence[Command]

@@ -21,7 +21,10 @@ from kohort.broker.events.findings.facts import (
     Command,
     Facts,
     Refusal,
+    Repeated,
     Replacement,
+    Rewound,
+    Skip,
     Strike,
     TooLarge,
 )
@@ -39,6 +42,7 @@ KINDS: Final = frozenset(
     {"append_failed", "commit_refused", "fault_struck", "member_refused"}
     | {"pending_member_expired", "member_replaced", "window_opened"}
     | {"rebalance_account", "finding", "offsets_committed"}
+    | {"delivery_account", "offsets_went_back"}
 )
 """Kinds of group events that matter, besides those of accounts."""
 MOST: Final = 500
@@ -216,6 +220,9 @@ class _Group:
         self.refusals: list[Refusal] = []
         self.too_large: list[TooLarge] = []
         self.replacements: list[Replacement] = []
+        self.rewound: list[Rewound] = []
+        self.repeated: list[Repeated] = []
+        self.skips: list[Skip] = []
         self.strikes: list[Strike] = []
         self.commands: list[Command] = []
         self.unused: list[tuple[int, int, str]] = []
@@ -232,6 +239,8 @@ class _Group:
             "fault_struck": self._struck,
             "commanded": self._commanded,
             "append_failed": self._append_failed,
+            "offsets_went_back": self._went_back,
+            "delivery_account": self._delivered,
         }
 
     def take(self, event: Event) -> None:
@@ -268,6 +277,9 @@ class _Group:
         for each in (
             *rows,
             self.replacements,
+            self.rewound,
+            self.repeated,
+            self.skips,
             self.strikes,
             self.unused,
             self.commands,
@@ -321,6 +333,9 @@ class _Group:
             refusals=[*self.refusals],
             too_large=[*self.too_large],
             replacements=[*self.replacements],
+            rewound=[*self.rewound],
+            repeated=[*self.repeated],
+            skips=[*self.skips],
             strikes=[*self.strikes],
             advances=(),
             commands=[*self.commands],
@@ -401,6 +416,57 @@ class _Group:
                 max_size=event.get("max_size"),
             )
         )
+
+    def _went_back(self, event: Event) -> None:
+        for row in event["rewinds"]:
+            self.rewound.append(
+                Rewound(
+                    at_ns=self.accounts.now,
+                    sequence=event["sequence"],
+                    generation=event.get("generation"),
+                    cause=str(event.get("cause")),
+                    member_id=event.get("member_id"),
+                    client_id=event.get("client_id"),
+                    topic=row["topic"],
+                    partition=row["partition"],
+                    previous=row["previous_offset"],
+                    offset=row["offset"],
+                )
+            )
+
+    def _delivered(self, event: Event) -> None:
+        at_ns, sequence = self.accounts.now, event["sequence"]
+        generation = event.get("generation")
+        for row in event["again"]:
+            self.repeated.append(
+                Repeated(
+                    at_ns=at_ns,
+                    sequence=sequence,
+                    generation=generation,
+                    topic=row["topic"],
+                    partition=row["partition"],
+                    first=row["first"],
+                    records=row["records"],
+                    is_certain=row["is_certain"],
+                    previous_reader=row["previous_reader"],
+                    reader=row["reader"],
+                    reason=row["reason_again"],
+                )
+            )
+        for row in event["skips"]:
+            self.skips.append(
+                Skip(
+                    at_ns=at_ns,
+                    sequence=sequence,
+                    generation=generation,
+                    topic=row["topic"],
+                    partition=row["partition"],
+                    end=row["end"],
+                    records=row["records"],
+                    reader=row["reader"],
+                    reason=row["reason_skipped"],
+                )
+            )
 
     def _append_failed(self, event: Event) -> None:
         self._note_too_large(event, str(event.get("cause")))
