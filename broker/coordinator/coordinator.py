@@ -468,7 +468,11 @@ class Coordinator:
                 self.appends.after(reply, effects)
                 return effects
         error = self._heartbeat_error(group, event)
-        return [Reply(event.token, HEARTBEAT_RESULTS[error])]
+        reply = Reply(event.token, HEARTBEAT_RESULTS[error])
+        if error == ErrorCode.FENCED_INSTANCE_ID and self.listening:
+            assert group is not None
+            return [notices.member_fenced(group, event), reply]
+        return [reply]
 
     def _heartbeat_of_muted(self, event: Heartbeat, now: float) -> list[Effect]:
         """Handles a heartbeat while members are muted: theirs change nothing.

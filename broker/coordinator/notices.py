@@ -236,6 +236,13 @@ def leader_chosen(turn: Turn, group: Group, cause: str, previous: str | None) ->
         _add(turn, "leader_chosen", group, who, cause=cause, previous_leader=previous)
 
 
+def member_fenced(group: Group, event: Heartbeat) -> Notice:
+    """A heartbeat was refused: another process has the member's instance id."""
+    who = Who(event.member_id, event.group_instance_id, event.client)
+    fields = {"error": ErrorCode.FENCED_INSTANCE_ID.name}
+    return Notice("member_fenced", group.group_id, group.generation_id, who, fields)
+
+
 def heartbeat(group: Group | None, event: Heartbeat, code: int) -> Notice:
     """A heartbeat was answered with an error code."""
     who = Who(event.member_id or None, event.group_instance_id)
@@ -510,8 +517,14 @@ def pending_stored(
     *,
     is_new: bool,
 ) -> list[Effect]:
-    """Pending offsets were stored; they are no event before they count."""
+    """Pending offsets were stored; they are no event before they count.
+
+    Unless nobody could check their sender: the group has members, and it named none.
+    """
     made = _made(group) if is_new else []
+    if group.members and event.generation_id < 0 and not event.member_id:
+        fields: dict[str, object] = {"producer_id": event.producer_id}
+        made.append(_commit("offsets_unchecked", group, event, fields, 0))
     return made + _refused_in_part(group, event, codes)
 
 

@@ -167,6 +167,11 @@ def _session_ended(fields: Fields, time: float) -> Fields:
     return {"is_connected": None, "is_active": None, **_silent(fields, time)}
 
 
+def _left(fields: Fields, _: float) -> Fields:
+    """Raw: the driver adds the name of the client's library."""
+    return {"software": None, **fields}
+
+
 def _joined(fields: Fields, _: float) -> Fields:
     """Raw: as for `_offer`; the cause says whether it is the first join."""
     known, made = _latest_join
@@ -235,6 +240,7 @@ _MAKE: Mapping[str, Callable[[Fields, float], Fields]] = {
     "member_expired": _session_ended,
     "member_joined": _joined,
     "member_kicked": _silent,
+    "member_left": _left,
     "member_replaced": _replaced,
     "member_synced": _member_synced,
     "offsets_committed": _committed,

@@ -249,6 +249,7 @@ class MemberLeft(Common):
         "removed",
     ]
     was_pending: bool
+    software: NotRequired[str | None]
 
 
 class MemberExpired(Common):
@@ -284,6 +285,12 @@ class MemberReplaced(Common):
     rebalance_timeout_ms: int
     protocols: list[str]
     topics: NotRequired[list[str] | None]
+
+
+class MemberFenced(Common):
+    kind: Literal["member_fenced"]
+    cause: NotRequired[None]
+    error: str
 
 
 class Commanded(Common):
@@ -526,6 +533,12 @@ class CommitRefused(Common):
     producer_id: NotRequired[int | None]
 
 
+class OffsetsUnchecked(Common):
+    kind: Literal["offsets_unchecked"]
+    cause: NotRequired[None]
+    producer_id: int
+
+
 class OffsetsExpired(Common):
     kind: Literal["offsets_expired"]
     cause: NotRequired[None]
@@ -732,6 +745,7 @@ EventKind: TypeAlias = Literal[
     "member_expired",
     "member_kicked",
     "member_replaced",
+    "member_fenced",
     "commanded",
     "leader_chosen",
     "heartbeat",
@@ -746,6 +760,7 @@ EventKind: TypeAlias = Literal[
     "finding",
     "offsets_committed",
     "commit_refused",
+    "offsets_unchecked",
     "offsets_expired",
     "offsets_deleted",
     "append_failed",
@@ -774,6 +789,7 @@ Event: TypeAlias = (
     | MemberExpired
     | MemberKicked
     | MemberReplaced
+    | MemberFenced
     | Commanded
     | LeaderChosen
     | Heartbeat
@@ -788,6 +804,7 @@ Event: TypeAlias = (
     | Finding
     | OffsetsCommitted
     | CommitRefused
+    | OffsetsUnchecked
     | OffsetsExpired
     | OffsetsDeleted
     | AppendFailed

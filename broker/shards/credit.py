@@ -16,6 +16,9 @@ class Sender(Protocol):
     def client(self) -> Client:
         """The sender of its latest request."""
 
+    software_name: str
+    """The name of its library (KIP-511); empty if unknown."""
+
     @property
     def is_waiting(self) -> bool:
         """True if a request of the client waits for its answer."""
@@ -71,6 +74,11 @@ class Credit:
             heard = (each.client for each in self._open.values() if each.is_heard)
             self._clients = {each[:2] for each in heard}
         return client[:2] in self._clients
+
+    def software(self, client: Client) -> str | None:
+        """The name of a member's client library; None if it has not said it."""
+        found = self._open.get(client.connection or 0)
+        return None if found is None else found.software_name or None
 
     def is_waiting(self, client: Client) -> bool:
         """Returns whether a request of a member's client waits for its answer.

@@ -54,6 +54,8 @@ from kohort.protocol.messages import WireError
 
 log = telemetry.Logger("groups")
 
+_GONE: Final = frozenset({"member_expired", "member_left"})
+
 MOST_ALIKE: Final = 500
 """Members of a group that are compared with one whose session expires: 20 us. If all
 sessions of a group expire together, it is half that per member."""
@@ -260,7 +262,7 @@ class GroupDriver:
                 token, result = effect
                 token.answer(result)  # type: ignore[attr-defined]
             elif type(effect) is Notice:
-                if effect[0] == "member_expired":
+                if effect[0] in _GONE:
                     self._look_at_connections(effect)
                 publish(effect, now)
                 if effect[0] == "offsets_expired":
@@ -275,6 +277,8 @@ class GroupDriver:
     def _look_at_connections(self, expired: Notice) -> None:
         """Adds to a session's end whether its client is still connected, and active.
 
+        To a departure it adds the name of the client's library.
+
         Which of several members that look the same is active is unknown.
         """
         who = expired.who
@@ -282,6 +286,9 @@ class GroupDriver:
         if who is None or who.client is None or group is None:
             return
         fields = cast("dict[str, object]", expired.fields)
+        if expired.kind == "member_left":
+            fields["software"] = self._credit.software(who.client)
+            return
         fields["is_connected"] = self._credit.is_live(who.client)
         if len(group.members) > MOST_ALIKE:
             return

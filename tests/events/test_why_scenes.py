@@ -7,9 +7,10 @@ scene's rule would add here is wrong, so all codes are compared.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from tests.events.build import Stream
+from tests.events.build import SECOND, Stream
 from tests.events.findings import quiet
 
 from kohort.control.why import history
@@ -96,6 +97,321 @@ def the_clock_ends_a_rebalance() -> Stream:
     stream.joined("rebalance_timeout", began)
     stream.divided({})
     return stream
+
+
+# -- sessions
+
+
+@scene("crashed")
+def a_member_is_killed() -> Stream:
+    """Its connection is closed with its process."""
+    stream = quiet("ana", "ben")
+    expire(stream, "ana", is_connected=False, is_active=False)
+    return stream
+
+
+@scene("crashed")
+def a_member_is_killed_and_started_again() -> Stream:
+    """A crashed process that comes back has crashed, too."""
+    stream = quiet("ana", "ben")
+    expire(stream, "ana", is_connected=False, is_active=False)
+    stream.wait(21)
+    stream.comes("ana")
+    stream.rebalance("member_joined", "ana")
+    return stream
+
+
+@scene("hung")
+def an_event_loop_is_blocked() -> Stream:
+    """Nothing of the process is heard, but its connection is open."""
+    stream = quiet("ana", "ben", connected=True)
+    expire(stream, "ana", is_connected=True, is_active=False)
+    stream.wait(10)
+    stream.say("commit_refused", "ana", error="UNKNOWN_MEMBER_ID", offsets=[])
+    stream.comes("ana", connection=1)
+    stream.rebalance("member_joined", "ana")
+    return stream
+
+
+@scene("hung")
+def a_heartbeat_thread_has_died() -> Stream:
+    """The process goes on to fetch."""
+    stream = quiet("ana", "ben")
+    expire(stream, "ana", is_connected=True, is_active=True)
+    return stream
+
+
+@scene("hung")
+def a_process_is_frozen_again_and_again() -> Stream:
+    """SIGSTOP and SIGCONT: no crash loop, and no rolling restart."""
+    stream = quiet("ana", "ben", connected=True)
+    for number in range(4):
+        expire(stream, "ana", is_connected=True, is_active=False)
+        stream.wait(10)
+        stream.comes("ana", connection=number % 2 * 7 + 1)
+        stream.rebalance("member_joined", "ana")
+        stream.wait(30)
+    return stream
+
+
+@scene("session-too-short")
+def a_network_is_cut_for_a_while() -> Stream:
+    """The connection was lost, and the member came back with its old id."""
+    stream = quiet("ana", "ben")
+    expire(stream, "ana", is_connected=False)
+    stream.wait(2)
+    stream.say("commit_refused", "ana", error="UNKNOWN_MEMBER_ID", offsets=[])
+    return stream
+
+
+# -- max.poll.interval.ms
+
+
+def leaves_and_rejoins(stream: Stream, **left: Any) -> Stream:
+    """Ana leaves, and rejoins on her connection 10 s later."""
+    stream.leaves("ana", **left)
+    stream.rebalance("member_left", "ana")
+    stream.wait(10)
+    stream.comes("ana", connection=1)
+    stream.rebalance("member_joined", "ana")
+    return stream
+
+
+@scene("max-poll-interval")
+def an_application_does_not_poll() -> Stream:
+    """Librdkafka leaves, and rejoins when the application polls again."""
+    stream = quiet("ana", "ben", connected=True)
+    return leaves_and_rejoins(stream, software="confluent-kafka-python")
+
+
+@scene("max-poll-interval")
+def an_application_does_not_poll_in_a_rebalance() -> Stream:
+    """Librdkafka leaves while the group waits for it, and is not back yet."""
+    stream = quiet("ana", "ben")
+    stream.comes("cleo")
+    stream.starts("member_joined", "cleo")
+    began = stream.now
+    stream.wait(120)
+    stream.leaves("ana")
+    stream.rejoins("ben")
+    waits = [{"member_id": stream.ids["ana"], "waited_ns": 120 * SECOND, "came": False}]
+    stream.joined("all_joined", began, waits)
+    stream.divided({})
+    return stream
+
+
+@scene()
+def a_client_is_closed_in_a_rebalance() -> Stream:
+    """The group waits for it for a moment, as for any other."""
+    stream = quiet("ana", "ben")
+    stream.comes("cleo")
+    stream.starts("member_joined", "cleo")
+    began = stream.now
+    stream.wait(2)
+    stream.leaves("ana")
+    stream.rejoins("ben")
+    waits = [{"member_id": stream.ids["ana"], "waited_ns": 2 * SECOND, "came": False}]
+    stream.joined("all_joined", began, waits)
+    stream.divided({})
+    return stream
+
+
+@scene()
+def a_consumer_of_kafkajs_is_stopped_and_run() -> Stream:
+    """It has no limit, and keeps its connection."""
+    stream = Stream()
+    for number, name in enumerate(("ana", "ben"), 1):
+        protocols = ["RoundRobinAssigner"]
+        stream.comes(name, connection=number, protocols=protocols)
+    stream.rebalance("member_joined", "ana", joins={})
+    stream.wait(600)
+    return leaves_and_rejoins(stream)
+
+
+@scene()
+def a_consumer_of_sarama_is_closed_and_opened() -> Stream:
+    """A client without a limit says its name."""
+    return leaves_and_rejoins(quiet("ana", "ben", connected=True), software="sarama")
+
+
+@scene()
+def a_member_that_lived_for_12_s_did_not_wait_for_5_min() -> Stream:
+    """Its own time in the group refutes it."""
+    stream = Stream()
+    for number, name in enumerate(("ana", "ben"), 1):
+        stream.comes(name, connection=number)
+    stream.rebalance("member_joined", "ana", joins={})
+    stream.wait(12)
+    return leaves_and_rejoins(stream)
+
+
+# -- static members
+
+
+@scene("static-member-gone")
+def a_static_member_is_closed_for_good() -> Stream:
+    """It does not leave, whatever is closed: that is no crash."""
+    stream = quiet("ana", "ben", static=True)
+    expire(stream, "ana", is_connected=False)
+    return stream
+
+
+@scene("static-member-expired")
+def a_static_member_is_back_too_late() -> Stream:
+    """Its session is shorter than its restart."""
+    stream = quiet("ana", "ben", static=True)
+    expire(stream, "ana", is_connected=False)
+    stream.wait(15)
+    stream.comes("ana", "i-ana")
+    stream.rebalance("member_joined", "ana")
+    return stream
+
+
+@scene("instance-id-twice")
+def a_fenced_member_only_sends_heartbeats() -> Stream:
+    """librdkafka: the error is fatal, and the application may not look."""
+    stream = quiet("ana", "ben", static=True)
+    old = stream.ids["ana"]
+    stream.comes_back("ana")
+    stream.wait(3)
+    fields = {"member_id": old, "error": "FENCED_INSTANCE_ID"}
+    stream.say("member_fenced", "ana", **fields)
+    return stream
+
+
+@scene()
+def static_members_are_restarted() -> Stream:
+    """They take their old places; nothing of the old processes is heard again."""
+    stream = quiet("ana", "ben", static=True)
+    for name in ("ana", "ben"):
+        stream.wait(20)
+        stream.comes_back(name)
+    return stream
+
+
+# -- transactions
+
+
+@scene("offsets-without-member")
+def a_transaction_names_no_member() -> Stream:
+    """Every client before KIP-447: the coordinator cannot fence a zombie."""
+    stream = quiet("ana", "ben")
+    for _ in range(3):
+        stream.say("offsets_unchecked", producer_id=7, client_id="app")
+    return stream
+
+
+# -- starts and stops
+
+
+def restart(stream: Stream, name: str, new: str | None = None, **more: Any) -> None:
+    """A member leaves, and comes back 8 s later, perhaps under another name."""
+    stream.leaves(name)
+    stream.rebalance("member_left", name)
+    stream.wait(8)
+    stream.comes(new or name, **more)
+    stream.rebalance("member_joined", new or name)
+    stream.wait(30)
+
+
+def stop(stream: Stream, *names: str) -> None:
+    """Members leave, one after the other."""
+    for name in names:
+        stream.leaves(name)
+        stream.rebalance("member_left", name)
+        stream.wait(0.2)
+
+
+@scene()
+def one_consumer_is_closed_in_each_test() -> Stream:
+    """Each test closes its consumer, and the group is Empty."""
+    stream = quiet("ana")
+    for _ in range(5):
+        stop(stream, "ana")
+        stream.wait(1)
+        stream.comes("ana")
+        stream.rebalance("member_joined", "ana")
+        stream.wait(5)
+    return stream
+
+
+@scene()
+def all_consumers_are_closed_in_each_test() -> Stream:
+    """No member restarted while others went on."""
+    stream = quiet("ana", "ben", "cleo")
+    for _ in range(4):
+        stop(stream, "ana", "ben", "cleo")
+        stream.wait(1)
+        for name in ("ana", "ben", "cleo"):
+            stream.comes(name)
+        stream.rebalance("member_joined", "ana", joins={})
+        stream.wait(5)
+    return stream
+
+
+@scene()
+def a_test_restarts_a_member_twice_and_ends() -> Stream:
+    """The end of the test is no third crash."""
+    stream = quiet("ana", "ben")
+    restart(stream, "ana")
+    restart(stream, "ana")
+    stop(stream, "ana", "ben")
+    return stream
+
+
+@scene()
+def a_group_is_stopped() -> Stream:
+    """All members leave, and nobody returns."""
+    stream = quiet("ana", "ben", "cleo")
+    stop(stream, "ana", "ben", "cleo")
+    return stream
+
+
+@scene("rolling-restart")
+def a_rolling_restart() -> Stream:
+    """Two members, one after the other, while cleo goes on."""
+    stream = quiet("ana", "ben", "cleo")
+    restart(stream, "ana")
+    restart(stream, "ben")
+    return stream
+
+
+# -- assignments
+
+
+def divided(protocol: str, *shares: str) -> Stream:
+    """A group whose members have these topics, with a partition each."""
+    stream = Stream(protocol=protocol)
+    names = ("ana", "ben", "cleo")[: len(shares)]
+    for name in names:
+        stream.comes(name, topics=["t", "u", "v"])
+    stream.starts("member_joined", "ana")
+    began = stream.now
+    stream.joined("all_joined", began)
+    for name, topics in zip(names, shares, strict=True):
+        owned = [{"topic": topic, "partitions": [0]} for topic in topics]
+        changed = {"owned": owned, "partitions_gained": owned, "partitions_lost": []}
+        stream.say("partitions_changed", name, cause="assigned", **changed)
+    stream.divided({})
+    return stream
+
+
+@scene("one-has-all")
+def range_with_topics_of_one_partition() -> Stream:
+    """The first member gets them all."""
+    return divided("range", "tuv", "", "")
+
+
+@scene()
+def roundrobin_with_topics_of_one_partition() -> Stream:
+    """Each member has one."""
+    return divided("roundrobin", "t", "u", "v")
+
+
+@scene()
+def partitions_do_not_divide() -> Stream:
+    """One more or less is as good as it gets."""
+    return divided("roundrobin", "tv", "u")
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -42,6 +42,7 @@ _MAY_NAME_NOBODY: Final = frozenset(
         "assignment_made",
         "member_refused",
         "commit_refused",
+        "offsets_unchecked",
         "append_failed",
         "group_loaded",
         "group_state",

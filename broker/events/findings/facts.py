@@ -22,7 +22,8 @@ class Refusal:
         member_id: the member id in the request; "" for none.
         member: the client that sent it, as far as the event says.
         error: the error's name.
-        cause: of a JoinGroup, as ``member_refused`` has it; "commit" for a commit.
+        cause: of a JoinGroup, as ``member_refused`` has it; "fenced" for a heartbeat,
+            too; "commit" for a commit.
         generation: the group's.
         connection: the number of the connection that it came in on; None: not known.
         sender: the last member on that connection; None: not known.
@@ -37,6 +38,25 @@ class Refusal:
     generation: int | None
     connection: int | None = None
     sender: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LooseOffsets:
+    """Offsets of a transaction that named no member, while the group had members.
+
+    Attributes:
+        at_ns: when.
+        sequence: of the event.
+        generation: the group's.
+        client_id: the client that sent them; "" if unknown.
+        producer_id: its producer.
+    """
+
+    at_ns: int
+    sequence: int
+    generation: int | None
+    client_id: str
+    producer_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +238,7 @@ class Facts:
         lives: of member ids, in order of their beginnings.
         returns: of the processes of members that went, by the ids of those.
         refusals: of JoinGroups and commits, in order.
+        loose_offsets: those of transactions that named no member, in order.
         too_large: records that the log refused, in order.
         replacements: of static members, in order.
         rewound: commits below the committed offset, in order.
@@ -237,6 +258,7 @@ class Facts:
         unused_ids: (when, sequence, id) of pending members that never joined.
         initial_delays_ms: the lengths of initial windows that were seen.
         owned: how many partitions each of the present members has; None: not known.
+        owned_topics: number of topics of these partitions; 0: not known.
         gaps: (first, last) sequences of events that are missing.
         set_back_ns: the largest step by which the clock was set back: durations around
             it are too short. A broker's own clock is never set back.
@@ -254,6 +276,7 @@ class Facts:
     lives: Sequence[Life]
     returns: Mapping[str, Return]
     refusals: Sequence[Refusal]
+    loose_offsets: Sequence[LooseOffsets]
     too_large: Sequence[TooLarge]
     replacements: Sequence[Replacement]
     rewound: Sequence[Rewound]
@@ -269,6 +292,7 @@ class Facts:
     unused_ids: Sequence[tuple[int, int, str]]
     initial_delays_ms: Sequence[int]
     owned: Mapping[str, int] | None
+    owned_topics: int
     gaps: Sequence[tuple[int, int]]
     set_back_ns: int
     events: int

@@ -20,6 +20,7 @@ from kohort.broker.events.findings.facts import (
     Advance,
     Command,
     Facts,
+    LooseOffsets,
     Refusal,
     Repeated,
     Replacement,
@@ -43,6 +44,7 @@ KINDS: Final = frozenset(
     | {"pending_member_expired", "member_replaced", "window_opened"}
     | {"rebalance_account", "finding", "offsets_committed"}
     | {"delivery_account", "offsets_went_back"}
+    | {"offsets_unchecked", "member_fenced"}
 )
 """Kinds of group events that matter, besides those of accounts."""
 MOST: Final = 500
@@ -218,6 +220,7 @@ class _Group:
         self.found: dict[str, Finding | None] = {}
         self.delays: list[int] = []
         self.refusals: list[Refusal] = []
+        self.loose_offsets: list[LooseOffsets] = []
         self.too_large: list[TooLarge] = []
         self.replacements: list[Replacement] = []
         self.rewound: list[Rewound] = []
@@ -230,11 +233,13 @@ class _Group:
         self.on_kind: Mapping[str, Callable[[Event], None]] = {
             "pending_member_expired": self._pending_expired,
             "member_refused": self._refused,
+            "member_fenced": self._fenced,
             "member_replaced": self._replaced,
             "window_opened": self._window_opened,
             "rebalance_account": self._carried,
             "finding": self._found,
             "offsets_committed": self._committed,
+            "offsets_unchecked": self._unchecked,
             "commit_refused": self._commit_refused,
             "fault_struck": self._struck,
             "commanded": self._commanded,
@@ -274,16 +279,9 @@ class _Group:
     def trim(self) -> int:
         """Drops the oldest of each kind if there are many; returns their rows."""
         rows: list[list[Any]] = [self.delays, self.refusals, self.too_large]
-        for each in (
-            *rows,
-            self.replacements,
-            self.rewound,
-            self.repeated,
-            self.skips,
-            self.strikes,
-            self.unused,
-            self.commands,
-        ):
+        rows += [self.loose_offsets, self.replacements, self.strikes, self.unused]
+        rows += [self.rewound, self.repeated, self.skips]
+        for each in (*rows, self.commands):
             if len(each) > 2 * MOST:
                 del each[:-MOST]
         return self._drop(-MOST) if len(self.computed) > 2 * MOST else 0
@@ -331,6 +329,7 @@ class _Group:
             lives=[*membership.lives],
             returns={row.previous_id: row for r in rebalances for row in r.returns},
             refusals=[*self.refusals],
+            loose_offsets=[*self.loose_offsets],
             too_large=[*self.too_large],
             replacements=[*self.replacements],
             rewound=[*self.rewound],
@@ -346,6 +345,7 @@ class _Group:
             unused_ids=[*self.unused],
             initial_delays_ms=[*self.delays],
             owned={m: len(owned[m]) for m in present} if is_owned_known else None,
+            owned_topics=len({t for each in owned.values() for t, _ in each}),
             gaps=(),
             set_back_ns=accounts.set_back_ns,
             events=self.count,
@@ -382,6 +382,9 @@ class _Group:
     def _refused(self, event: Event) -> None:
         self._note_refusal(event, str(event.get("cause")))
 
+    def _fenced(self, event: Event) -> None:
+        self._note_refusal(event, "fenced")
+
     def _commit_refused(self, event: Event) -> None:
         if event.get("error") == "UNKNOWN_SERVER_ERROR":
             self._note_too_large(event, "offsets")
@@ -391,6 +394,17 @@ class _Group:
     def _committed(self, event: Event) -> None:
         rows = event.get("offsets") or ()
         self.committed.update((row["topic"], row["partition"]) for row in rows)
+
+    def _unchecked(self, event: Event) -> None:
+        self.loose_offsets.append(
+            LooseOffsets(
+                at_ns=self.accounts.now,
+                sequence=event["sequence"],
+                generation=event.get("generation"),
+                client_id=event.get("client_id") or "",
+                producer_id=int(event["producer_id"]),
+            )
+        )
 
     def _struck(self, event: Event) -> None:
         self.strikes.append(

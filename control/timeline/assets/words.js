@@ -78,6 +78,7 @@ function transactionText({ event, at, end, decided, isBad }) {
 /** Marks of other events, by kind: a sign, true if it is a problem, and a sentence. */
 const EVENT_MARKS = {
   member_refused: ["!", true, (e, who) => `${who} was refused: ${causeOf(e)} (${e.error}).`],
+  member_fenced: ["!", true, (e, who) => `A heartbeat of ${who} was refused: another process has its instance id (${e.error}).`],
   member_left: ["\u2212", false, (e, who) =>
     e.cause === "removed"
       ? `An admin removed ${who} from the group.`
@@ -104,6 +105,6 @@ const EVENT_MARKS = {
 /** Kinds without a mark. An unknown kind (of a later version) gets one, with its name. */
 const UNMARKED = new Set([
   "member_id_given", "member_joined", "leader_chosen", "heartbeat", "group_state", "rebalance_started", "rebalance_account",
-  "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "window_opened",
+  "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "offsets_unchecked", "window_opened",
   "transaction_ended_in_partition", "finding",
 ]);

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from kohort.broker.events.account import Account, reasons
-from kohort.broker.events.account.membership import Life, Member
-from kohort.broker.events.account.values import Gone, Outcome, Return, Unread
+from kohort.broker.events.account.membership import Life
+from kohort.broker.events.account.values import Gone, Outcome, Return, Unread, Wait
+from kohort.broker.events.findings import savings
 from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.finding import (
     MINUTE,
@@ -18,15 +17,21 @@ from kohort.broker.events.findings.finding import (
     Cost,
     Evidence,
     Finding,
+    Setting,
     cost,
     gone,
     of_rebalance,
 )
-from kohort.broker.events.findings.names import Names
+from kohort.broker.events.findings.names import Names, cut
 from kohort.broker.events.findings.rules.refusals import (
     commits_of_members,
     is_there,
     refused_again,
+)
+from kohort.broker.events.findings.rules.sessions import (
+    cost_of,
+    unread_of,
+    without_reader,
 )
 from kohort.broker.events.findings.words import (
     duration,
@@ -43,11 +48,17 @@ has no more, and one is an accident."""
 ROLLING_GAP_NS = 5 * MINUTE
 """The longest pause between two steps of a rolling restart: Kubernetes waits for
 readiness, and its default progress deadline is 10 minutes for the whole."""
+WITHOUT_LIMIT = frozenset(
+    {"RoundRobinAssigner", "kafkajs", "sarama", "kgo"}
+    | {"@platformatic/kafka", "platformatic-kafka"}
+)
+"""Names of clients without a max.poll.interval.ms, and of kafkajs's only assignor, as
+kafkajs does not say its name: to stop and run it again looks like a missed poll."""
 CRASH_LOOP = 3
 """Short lives in a row that make a crash loop: two are a restart that went wrong."""
-SHORT_LIFE_NS = 2 * MINUTE
-"""The longest life in a crash loop. The group notices a dead process after its session
-timeout, 45 s by default: twice that, and some time to start in."""
+SHORT_LIFE_NS = 10 * MINUTE
+"""The longest life in a crash loop: Kubernetes counts a container that ran for 10
+minutes as one that works, and begins its back-off again."""
 GHOSTS = 2
 """Crashed members that rebalances still waited for when their successors had joined:
 one crash is an accident, and no reason to change a timeout."""
@@ -63,23 +74,26 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
 
     kafka-clients and kohort send that reason. Other clients send none, but their
     process goes on: it commits or rejoins on the same connection (librdkafka), or
-    commits without a member id right after it left (aiokafka).
+    commits without a member id right after it left (aiokafka). In a rebalance, it kept
+    the group waiting before it left.
     """
     at_work = _at_work_after_leaving(facts)
     told: dict[str, Evidence] = {}
     guessed: dict[str, Evidence] = {}
-    unread = _unread(facts, Gone.LEFT)
+    unread = unread_of(facts, Gone.LEFT)
     for life in facts.lives:
         if life.how is not Gone.LEFT or life.until_ns is None:
             continue
         text = f"{names.of(life.member_id)} left{said(life.reason)}"
         is_sure = reasons.is_poll_interval(life.reason)
+        if not is_sure and not _may_have_missed_a_poll(life, facts):
+            continue
         if not is_sure:
             if life.member_id not in at_work:
                 continue
             what, is_sure = at_work[life.member_id]
             text += f", no reason given, and {what}"
-        text += _not_polled(facts.members[life.member_id], unread[life.member_id])
+        text += _not_polled(facts, life, unread[life.member_id])
         (told if is_sure else guessed)[life.member_id] = gone(life, text, names)
     for found, is_sure in ((told, True), (guessed, False)):
         if found:
@@ -88,7 +102,7 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
                 "max-poll-interval",
                 f"Members left {why} their applications did not poll within "
                 f"max.poll.interval.ms: {many(len(found), 'time')}"
-                f"{_without_reader(unread, found)}",
+                f"{without_reader(unread, found)}",
                 "An application that works longer than max.poll.interval.ms between "
                 "two polls loses its membership and all work since the last commit, "
                 "and causes two rebalances. Take fewer records at a time "
@@ -98,16 +112,44 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
                 tuple(found.values()),
                 is_sure,
                 "" if is_sure else "perhaps",
+                cost_of(unread, found),
+                savings.poll_interval(facts, found),
             )
 
 
-def _not_polled(member: Member, unread: Sequence[Unread]) -> str:
+def _not_polled(facts: Facts, life: Life, unread: Sequence[Unread]) -> str:
     """The time before a slow poller left, which is not in the account."""
-    if not (unread and member.rebalance_timeout_ms):
+    limit_ns = _poll_limit_ns(facts, life)
+    if not (unread and limit_ns) or _lived_ns(life, limit_ns) < limit_ns:
         return ""
     partitions = many(partition_count(unread), "partition")
-    waited = duration(member.rebalance_timeout_ms * 1_000_000)
+    waited = duration(limit_ns)
     return f"; it did not process its {partitions} for {waited} before it left"
+
+
+def _poll_limit_ns(facts: Facts, life: Life) -> int:
+    """The max.poll.interval.ms of a member, ns; 0 if unknown."""
+    return (facts.members[life.member_id].rebalance_timeout_ms or 0) * 1_000_000
+
+
+def _lived_ns(life: Life, unknown_ns: int) -> int:
+    """How long a member was in the group; `unknown_ns` for one from before."""
+    if life.since_ns is None or life.until_ns is None:
+        return unknown_ns
+    return life.until_ns - life.since_ns
+
+
+def _may_have_missed_a_poll(life: Life, facts: Facts) -> bool:
+    """False if a member cannot have left because it did not poll.
+
+    Its client has no such limit, or it lived too short. The limit counts from the last
+    poll, which may be a little earlier than the first JoinGroup.
+    """
+    protocols = facts.members[life.member_id].protocols or ()
+    if WITHOUT_LIMIT & {*protocols, life.software}:
+        return False
+    limit_ns = _poll_limit_ns(facts, life)
+    return 2 * _lived_ns(life, limit_ns) >= limit_ns
 
 
 def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:
@@ -134,7 +176,24 @@ def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:
             after = duration(max(again.since_ns - left[before], 0))
             text = f"it rejoined {after} later on the same connection"
             found.setdefault(before, (text, False))
-    return found
+    return found | {
+        wait.member_id: (
+            f"the group had waited {duration(wait.waited_ns)} for it to rejoin",
+            False,
+        )
+        for rebalance in facts.rebalances
+        if rebalance.key not in facts.of_test
+        for wait in rebalance.waits
+        if not wait.came
+        and wait.member_id in left.keys() - found.keys()
+        and _is_long_wait(wait, facts)
+    }
+
+
+def _is_long_wait(wait: Wait, facts: Facts) -> bool:
+    """True if a member that was asked to rejoin was busy, rather than being closed."""
+    limit_ms = facts.members[wait.member_id].rebalance_timeout_ms
+    return limit_ms is not None and 4 * wait.waited_ns >= limit_ms * 1_000_000
 
 
 # -- restarts
@@ -158,31 +217,10 @@ def _restarts(facts: Facts, *, static: bool) -> list[_Restart]:
         and row.how in {Gone.LEFT, Gone.EXPIRED}
         and row.previous_id in old
         and row.previous_id not in facts.ended_by_test
+        and not old[row.previous_id].is_connected  # it hung, and was not restarted
         and (facts.members[row.previous_id].instance_id is not None) == static
     ]
     return sorted(found, key=lambda restart: restart.back.until_ns)
-
-
-def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Account]:
-    # A rebalance begins in the same turn as its cause.
-    moments = {(r.old.member_id, r.old.until_ns) for r in restarts}
-    moments |= {(r.back.member_id, r.back.until_ns) for r in restarts}
-    first_ns = min((at_ns or 0 for _, at_ns in moments), default=0)
-    last_ns = max((at_ns or 0 for _, at_ns in moments), default=0)
-    begin = bisect_left(facts.rebalances, first_ns, key=lambda each: each.started_ns)
-    caused: list[Account] = []
-    last: Account | None = None
-    for each in islice(facts.rebalances, begin, None):
-        if each.is_second_half:
-            is_one = last is not None and last in caused[-1:]
-        elif each.started_ns > last_ns:
-            break
-        else:
-            is_one = any((m, each.started_ns) in moments for m in each.culprits)
-        if is_one:
-            caused.append(each)
-        last = each
-    return caused
 
 
 def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
@@ -199,20 +237,38 @@ def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
     )
     perhaps = "" if is_sure else "perhaps "
     times = f", in {len(rolls)} rolling restarts," if len(rolls) > 1 else ""
-    away_ns = max(step.back.duration_ns for step in steps)
-    least = -(-away_ns // SECOND) + 1
+    returns = [step.back for step in steps]
+    away_ns = max(row.duration_ns for row in returns)
+    setting = savings.of_static(facts, returns, rebalances)
     yield Finding(
         "rolling-restart",
         f"{many(len(steps), 'member')} {perhaps}restarted one after the "
         f"other{times} and caused {many(len(rebalances), 'rebalance')}; "
         f"{cost(rebalances)}",
-        "Give each member its own group.instance.id (KIP-345): a static member "
-        "that is back within its session.timeout.ms takes its old place without a "
-        f"rebalance. They were away for up to {duration(away_ns)}, so set "
-        f"session.timeout.ms above {least} s plus the time that the shutdown takes.",
+        _static(away_ns) if setting else _dynamic(savings.waiting(facts, returns)),
         tuple(of_rebalance(each, names) for each in rebalances),
         is_sure,
         cost=Cost.of(rebalances),
+        setting=setting,
+    )
+
+
+def _static(away_ns: int) -> str:
+    least = -(-away_ns // SECOND) + 1
+    return (
+        "Give each member its own group.instance.id (KIP-345): a static member "
+        "that is back within its session.timeout.ms takes its old place without a "
+        f"rebalance. They were away for up to {duration(away_ns)}, so set "
+        f"session.timeout.ms above {least} s plus the time that the shutdown takes."
+    )
+
+
+def _dynamic(waiting_ns: int) -> str:
+    return (
+        "Do not make them static (group.instance.id, KIP-345): the rebalances cost "
+        "less. The partitions of a static member wait for it while it restarts, here "
+        f"for {product(waiting_ns, 'partition')}. Restart faster, or one by one with "
+        "a cooperative assignor, to make each rebalance cheaper."
     )
 
 
@@ -223,7 +279,7 @@ def _rolls(facts: Facts) -> Iterator[tuple[list[_Restart], list[Account]]]:
         if restart is not None and _is_next_step(chain, restart):
             chain.append(restart)
             continue
-        rebalances = _caused_by(facts, chain)
+        rebalances = savings.caused_by(facts, (r.old.member_id for r in chain))
         if len(chain) >= ROLLING_STEPS and len(rebalances) >= len(chain):
             yield chain, rebalances
         chain = [] if restart is None or not _is_next_step([], restart) else [restart]
@@ -282,6 +338,10 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
             )
             for r in found
         ),
+        cost=cost_of(unread_of(facts, Gone.EXPIRED), [r.old.member_id for r in found]),
+        setting=savings.longer_session(
+            facts, {r.old.member_id: r.back.duration_ns for r in found}
+        ),
     )
 
 
@@ -312,28 +372,56 @@ def static_member_left(facts: Facts, names: Names) -> Iterator[Finding]:
 
 
 def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
-    """A process that keeps joining and leaving, and is not a slow poller."""
-    slow = _at_work_after_leaving(facts)
-    short: dict[tuple[str, str], list[Life]] = {}
+    """A process that keeps joining and leaving, and is not a slow poller.
+
+    Its members are followed from restart to restart, so that several processes that
+    look the same do not add up to a loop. The end of a group is no evidence.
+    """
+    no_crash = {*_at_work_after_leaving(facts), *facts.ended_by_test}
+    no_crash |= savings.at_the_end(facts) | _closed_last(facts)
+    lives = {life.member_id: life for life in facts.lives}
+    again = {r.previous_id: r.member_id for r in facts.returns.values() if r.is_restart}
+    again |= {each.old: each.new for each in facts.replacements}
+    later = {*again.values()}
+    for first in facts.lives:
+        if first.member_id in later:
+            continue
+        loop: list[Life] = []
+        life: Life | None = first
+        while life is not None:
+            if life.member_id not in no_crash and _is_crash(life):
+                loop.append(life)
+            else:
+                yield from _looped(facts, loop, names)
+                loop = []
+            life = lives.get(again.pop(life.member_id, ""))
+        yield from _looped(facts, loop, names)
+
+
+def _closed_last(facts: Facts) -> set[str]:
+    """Members that left before the group was Empty, after the last one had come.
+
+    That is the end of a test, or of a job, and the next one may follow.
+    """
+    came = sorted(life.since_ns or 0 for life in facts.lives)
+    stops = [r.ended_ns for r in facts.rebalances if r.outcome is Outcome.EMPTIED]
+    found = set()
     for life in facts.lives:
-        process = facts.members[life.member_id].process
-        if life.since_ns is None:
-            continue
-        before = short.setdefault(process, [])
-        if before and life.since_ns < (before[-1].until_ns or 0):
-            continue  # another process that looks the same
-        is_own_doing = life.member_id not in facts.ended_by_test
-        if life.member_id not in slow and is_own_doing and _is_crash(life):
-            before.append(life)
-            continue
-        yield from _looped(facts, short.pop(process, []), names)
-    for lives in short.values():
-        yield from _looped(facts, lives, names)
+        if life.how is Gone.LEFT and life.until_ns is not None:
+            stop = bisect_left(stops, life.until_ns)
+            # Those that came by then had also come before the group was Empty.
+            is_last = stop < len(stops) and bisect_right(
+                came, life.until_ns
+            ) == bisect_right(came, stops[stop])
+            found |= {life.member_id} if is_last else set()
+    return found
 
 
 def _is_crash(life: Life) -> bool:
     if life.since_ns is None or life.until_ns is None:
         return False
+    if life.how is Gone.EXPIRED and life.is_connected:
+        return False  # it hung: its process goes on
     was_short = life.until_ns - life.since_ns <= SHORT_LIFE_NS
     is_own_doing = life.how in {Gone.LEFT, Gone.EXPIRED, Gone.KICKED, Gone.REPLACED}
     return was_short and is_own_doing and not reasons.is_poll_interval(life.reason)
@@ -342,8 +430,7 @@ def _is_crash(life: Life) -> bool:
 _DIES = (
     "A process that dies soon after it joined makes the whole group rebalance up to "
     "twice each time. Find out why it dies. Until then, let it wait longer before it "
-    "restarts, and make it static (group.instance.id, KIP-345), so that the other "
-    "members do not rebalance."
+    "restarts"
 )
 _LEAVES = (
     "It left each time, which makes the whole group rebalance up to twice. If the "
@@ -362,11 +449,19 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
     # A member that closes its consumer each time may do it on purpose.
     is_sure = any(life.how is not Gone.LEFT for life in lives)
     perhaps = "" if is_sure else "Perhaps no crash: "
+    restarts = _between(facts, lives)
+    static = savings.of_static(
+        facts,
+        [each.back for each in restarts],
+        savings.caused_by(facts, (r.old.member_id for r in restarts)),
+    )
+    in_time = all(_is_in_time(facts, each) for each in restarts)
+    setting = static if is_sure and in_time else None
     yield Finding(
         "crash-loop",
         f"{perhaps}{names.of(lives[0].member_id)} came and went {len(lives)} times "
         f"and caused {many(len(caused), 'rebalance')}; {cost(caused)}",
-        _DIES if is_sure else _LEAVES,
+        f"{_DIES}{_meanwhile(facts, restarts, setting)}" if is_sure else _LEAVES,
         tuple(
             gone(
                 life,
@@ -380,117 +475,46 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
         is_sure,
         lives[0].member_id,
         Cost.of(caused),
+        setting,
+    )
+
+
+def _between(facts: Facts, lives: Sequence[Life]) -> list[_Restart]:
+    """The restarts of the process of these lives."""
+    returns = ((life, facts.returns.get(life.member_id)) for life in lives)
+    return [_Restart(life, back) for life, back in returns if back is not None]
+
+
+def _is_in_time(facts: Facts, restart: _Restart) -> bool:
+    """True if a static member would have been back before its session ended."""
+    session_ms = facts.members[restart.old.member_id].session_timeout_ms
+    return session_ms is None or restart.back.duration_ns <= session_ms * 1_000_000
+
+
+def _meanwhile(
+    facts: Facts, restarts: Sequence[_Restart], setting: Setting | None
+) -> str:
+    """The rest of the advice: whether static membership helps until it is mended."""
+    away_ns = max((each.back.duration_ns for each in restarts), default=0)
+    if setting is not None:
+        return (
+            ", and make it static (group.instance.id, KIP-345): it was back after "
+            f"{duration(away_ns)} at most, before its session ended, so the other "
+            "members would not have rebalanced."
+        )
+    is_static = any(facts.members[r.old.member_id].instance_id for r in restarts)
+    if is_static or not restarts:
+        return "."
+    why = "its session would end before it is back"
+    if all(_is_in_time(facts, each) for each in restarts):
+        why = "its partitions would wait for longer than the rebalances take"
+    return (
+        f". Static membership (group.instance.id) does not help: it was away for up "
+        f"to {duration(away_ns)}, and {why}."
     )
 
 
 # -- session timeouts
-
-
-def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members that went silent and never came back as the same process."""
-    alive = {r.member_id for r in facts.refusals if r.error == "UNKNOWN_MEMBER_ID"}
-    alive |= {member.previous_id or "" for member in facts.members.values()}
-    alive |= facts.ended_by_test
-    found = {
-        life.member_id: life
-        for life in facts.lives
-        if life.how is Gone.EXPIRED and life.member_id not in alive
-    }
-    if not found:
-        return
-    unread = _unread(facts, Gone.EXPIRED)
-    silent = [life.silent_ns for life in found.values() if life.silent_ns is not None]
-    longest = f" (up to {duration(max(silent))} here)" if silent else ""
-    yield Finding(
-        "crashed",
-        f"Members crashed or were cut off without leaving the group: "
-        f"{many(len(found), 'time')}{_without_reader(unread, found)}",
-        "The process died, was killed, or lost its network. Until its session expires"
-        f"{longest}, the broker still considers it a member, and its partitions have "
-        "no reader. Find out why it ended. If you stopped it, use a signal that it "
-        "handles and close the consumer: the group then reassigns its partitions at "
-        "once. A shorter session.timeout.ms (with heartbeat.interval.ms at a third of "
-        "it) shortens the wait.",
-        tuple(
-            gone(
-                life,
-                f"{names.of(member_id)}'s session expired{_after(life)}"
-                f"{_without_reader(unread, [member_id])}",
-                names,
-            )
-            for member_id, life in found.items()
-        ),
-    )
-
-
-def _unread(facts: Facts, cause: str) -> dict[str, list[Unread]]:
-    """The time that partitions had no reader, by their last owner."""
-    found: dict[str, list[Unread]] = defaultdict(list)
-    rows = [row for each in facts.rebalances for row in each.unread]
-    for row in (*rows, *facts.unread_since):
-        if row.cause == cause:
-            found[row.member_id].append(row)
-    return found
-
-
-def _without_reader(
-    unread: Mapping[str, Sequence[Unread]], member_ids: Iterable[str]
-) -> str:
-    rows = [row for member_id in member_ids for row in unread.get(member_id, ())]
-    total_ns = sum(row.duration_ns * row.count for row in rows)
-    if not total_ns:
-        return ""
-    return f"; partitions had no reader for {product(total_ns, 'partition')}"
-
-
-def _after(life: Life) -> str:
-    if life.silent_ns is None:
-        return ""
-    return f" {duration(life.silent_ns)} after it was last heard of"
-
-
-def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members that were alive when their sessions expired: they sent requests later."""
-    dead = {
-        life.member_id: life
-        for life in facts.lives
-        if life.how is Gone.EXPIRED
-        and life.until_ns is not None
-        and life.member_id not in facts.ended_by_test
-    }
-    found: dict[str, Evidence] = {}
-    for refusal in facts.refusals:
-        life = dead.get(refusal.member_id)
-        if life is None or life.until_ns is None or refusal.member_id in found:
-            continue
-        if refusal.error == "UNKNOWN_MEMBER_ID" and refusal.at_ns >= life.until_ns:
-            what = "committed" if refusal.cause == "commit" else "tried to rejoin"
-            after = duration(refusal.at_ns - life.until_ns)
-            text = f"{names.of(refusal.member_id)}'s session expired, and it {what}"
-            found[refusal.member_id] = gone(life, f"{text} {after} later", names)
-    for again in facts.lives:
-        life = dead.get(facts.members[again.member_id].previous_id or "")
-        if life is None or life.until_ns is None or life.member_id in found:
-            continue
-        after = duration(max((again.since_ns or 0) - life.until_ns, 0))
-        text = f"{names.of(life.member_id)}'s session expired, and it rejoined {after}"
-        found[life.member_id] = gone(
-            life, f"{text} later on the same connection", names
-        )
-    if not found:
-        return
-    sessions = [facts.members[member_id].session_timeout_ms or 0 for member_id in found]
-    was = f" (it was {min(sessions)})" if min(sessions) else ""
-    yield Finding(
-        "session-too-short",
-        f"Sessions of live members expired: {many(len(found), 'time')}"
-        f"{_without_reader(_unread(facts, Gone.EXPIRED), found)}",
-        "Something delayed their heartbeats: a pause (garbage collection, a stopped "
-        "container), a network outage, or a client that sends heartbeats only while "
-        "the application polls. Raise session.timeout.ms above the longest pause"
-        f"{was}, with heartbeat.interval.ms at most a third of it.",
-        tuple(found.values()),
-    )
 
 
 def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:
@@ -570,3 +594,45 @@ def idle_members(facts: Facts, names: Names) -> Iterator[Finding]:
                 ),
             ),
         )
+
+
+def one_has_all(facts: Facts, names: Names) -> Iterator[Finding]:
+    """One member has all partitions, of several topics, and the others have none."""
+    owned = facts.owned
+    if not owned or not facts.rebalances or facts.until_ns is None:
+        return
+    last = facts.rebalances[-1]
+    wanted = {facts.members[member_id].topics for member_id in owned}
+    total = sum(owned.values())
+    busy = [member_id for member_id, count in owned.items() if count]
+    if len(busy) != 1 or len(owned) < 2 or facts.owned_topics < 2 or len(wanted) > 1:
+        return
+    if last.outcome is not Outcome.COMPLETED or last.given_up:
+        return
+    assignor = cut(last.protocol or "")
+    advice = f"Look at the assignor ({assignor}). "
+    if assignor == "range":
+        advice = (
+            "The assignor range divides each topic by itself, and gives the first "
+            "members one more: of topics with one partition each, one member gets all. "
+        )
+    idle = [member_id for member_id in owned if member_id not in busy]
+    yield Finding(
+        "one-has-all",
+        f"{names.of(busy[0])} has all {total} partitions of {facts.owned_topics} "
+        f"topics, and {many(len(idle), 'member')} {'has' if len(idle) == 1 else 'have'}"
+        f" none ({assignor})",
+        f"{advice}Set partition.assignment.strategy to cooperative-sticky (KIP-429) or "
+        "roundrobin, which divide all partitions together, or give the topics more "
+        "partitions.",
+        (
+            Evidence(
+                facts.until_ns,
+                f"no partitions: {names.list(idle, most=10)}",
+                generation=last.generation,
+                members=tuple(names.of(each) for each in idle),
+            ),
+        ),
+        setting=Setting("partition.assignment.strategy", "cooperative-sticky"),
+        others=(names.of(busy[0]),),
+    )

@@ -7,12 +7,7 @@ from itertools import pairwise
 
 from kohort.broker.events.account import Account, reasons
 from kohort.broker.events.account.values import Gone, Outcome
-from kohort.broker.events.advice import (
-    ARRIVAL_GAP_NS,
-    EAGER_PAUSE_NS,
-    HELD_UP_NS,
-    KEPT_SHARE,
-)
+from kohort.broker.events.findings import savings
 from kohort.broker.events.findings.facts import Facts, TooLarge
 from kohort.broker.events.findings.finding import (
     MINUTE,
@@ -20,11 +15,13 @@ from kohort.broker.events.findings.finding import (
     Cost,
     Evidence,
     Finding,
+    Setting,
     cost,
     of_rebalance,
 )
 from kohort.broker.events.findings.names import Names, cut
 from kohort.broker.events.findings.words import duration, head, many
+from kohort.broker.events.words import COOPERATIVE
 
 INITIAL_REBALANCES = 3
 """Too many rebalances for one start. With a delay of 0, two are normal if all members
@@ -33,6 +30,24 @@ HELD_UP = 2
 """Rebalances that one member has to hold up: one may have been a pause."""
 EAGER_REBALANCES = 3
 """Eager rebalances that show that partitions return: one or two are a deployment."""
+HELD_UP_NS = 5 * SECOND
+"""Waits for one member that are too long. A member learns of a rebalance with its next
+heartbeat, 3 s by default (heartbeat.interval.ms), and needs some time to revoke."""
+EAGER_PAUSE_NS = SECOND
+"""The least total pause that an eager rebalance has to cost on average: less goes
+unnoticed."""
+KEPT_SHARE = 0.5
+"""Returning partitions as a share of all revoked ones: from half on, most of the pause
+was in vain."""
+STICKY = COOPERATIVE | {"sticky", "default"}
+"""Sticky assignors, and those of other clients than consumers (Streams, Connect)."""
+LOOSE_REBALANCES = 3
+"""Rebalances that moved too many partitions: one or two may be by chance."""
+TOO_FAR = 2.0
+"""Ratio of moved partitions to those that had to move; sticky assignors stay far below
+it."""
+TOO_MANY = 10
+"""Partitions moved for nothing: fewer are not worth a deployment."""
 FOREVER = 2**63
 LEADER_REJOINS = 3
 """Rebalances by one leader: two may be two new topics."""
@@ -81,6 +96,12 @@ def many_initial_rebalances(facts: Facts, names: Names) -> Iterator[Finding]:
             tuple(of_rebalance(each, names) for each in start),
             subject=str(start[0].started_sequence),
             cost=Cost.of(start),
+            setting=Setting(
+                "group.initial.rebalance.delay.ms",
+                str(needed_ms),
+                str(max(delays)) if delays else None,
+                Cost.of(start[1:]).unread_ns,
+            ),
         )
 
 
@@ -99,7 +120,7 @@ def _starts(rebalances: Sequence[Account]) -> Iterator[list[Account]]:
 
 
 def _goes_on(last: Account, each: Account) -> bool:
-    if each.started_ns - last.ended_ns > ARRIVAL_GAP_NS or each.lost:
+    if each.started_ns - last.ended_ns > savings.ARRIVAL_GAP_NS or each.lost:
         return False
     return each.cause == "member_joined" or each.is_second_half
 
@@ -138,12 +159,14 @@ def missed_rebalance_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
             )
             for each in found
         ),
+        cost=Cost.of(found),
     )
 
 
 def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that hold up one rebalance after another."""
     waits: dict[str, list[Evidence]] = {}
+    held_ns: dict[str, int] = {}
     for each in facts.rebalances:
         if _is_tests(each, facts):
             continue
@@ -165,6 +188,9 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
                     (name,),
                 )
                 waits.setdefault(name, []).append(row)
+                since_ns = wait.since_ns + HELD_UP_NS
+                late_ns = savings.after(each.unread, since_ns, wait.until_ns)
+                held_ns[name] = held_ns.get(name, 0) + late_ns
     for name, rows in waits.items():
         if len(rows) >= HELD_UP:
             yield Finding(
@@ -178,6 +204,7 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
                 "session has not expired yet (session.timeout.ms).",
                 tuple(rows),
                 subject=name,
+                cost=Cost(held_ns[name]),
             )
 
 
@@ -198,6 +225,7 @@ def sync_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
             "two requests. All members wait for it, up to the rebalance timeout "
             "(max.poll.interval.ms).",
             tuple(of_rebalance(each, names) for each in found),
+            cost=Cost.of(found),
         )
 
 
@@ -276,9 +304,49 @@ def eager_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
                 f"{each.moved_count} moved; {cost([each])}",
                 each.started_sequence,
                 each.generation,
+                until_ns=each.ended_ns,
             )
             for each in found
         ),
+        cost=Cost.of(found),
+        setting=savings.cooperative(found),
+    )
+
+
+def moved_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
+    """Partitions that moved and could have stayed, by assignors that are not sticky."""
+    found = [
+        each
+        for each in facts.rebalances
+        if each.protocol not in STICKY
+        and each.kept_count + each.moved_count
+        and each.moved_count > each.least_moved_count
+    ]
+    moved = sum(each.moved_count for each in found)
+    least = sum(each.least_moved_count for each in found)
+    if len(found) < LOOSE_REBALANCES or moved < max(TOO_FAR * least, least + TOO_MANY):
+        return
+    protocols = cut(", ".join(sorted({each.protocol or "" for each in found})))
+    yield Finding(
+        "moved-for-nothing",
+        f"In {len(found)} rebalances {moved} partitions moved; {least} had to, for the "
+        "same shares",
+        f"The assignor ({protocols}) does not keep partitions where they are. A "
+        "partition that moves loses its member's caches and state, and records that "
+        "were not committed are read again. Use cooperative-sticky, or sticky.",
+        tuple(
+            Evidence(
+                each.started_ns,
+                f"{head(each)}: {each.moved_count} moved, {each.least_moved_count} had "
+                "to",
+                each.started_sequence,
+                each.generation,
+                until_ns=each.ended_ns,
+            )
+            for each in found
+        ),
+        cost=Cost.of(found),
+        setting=Setting(savings.STRATEGY, "cooperative-sticky", protocols),
     )
 
 
@@ -331,6 +399,7 @@ def leader_rejoins(facts: Facts, names: Names) -> Iterator[Finding]:
         "reason says so.",
         tuple(of_rebalance(each, names) for each in close),
         is_sure,
+        cost=Cost.of(close),
     )
 
 
@@ -365,6 +434,7 @@ def changing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
             "Subscribe once, to all topics. A pattern that keeps matching new topics "
             "has the same effect: each member sees them at a different time.",
             tuple(of_rebalance(each, names) for each in close),
+            cost=Cost.of(close),
         )
 
 
@@ -439,4 +509,5 @@ def never_quiet(facts: Facts, _: Names) -> Iterator[Finding]:
             )
             for name, found in sorted(causes.items(), key=lambda row: -len(row[1]))
         ),
+        cost=Cost.of(facts.rebalances),
     )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from kohort.broker.events.account.membership import Life
 from kohort.broker.events.account.values import Gone
 from kohort.broker.events.findings.facts import Facts, Refusal
-from kohort.broker.events.findings.finding import SECOND, Evidence, Finding
+from kohort.broker.events.findings.finding import (
+    SECOND,
+    Evidence,
+    Finding,
+    Setting,
+)
 from kohort.broker.events.findings.interventions import is_limited
 from kohort.broker.events.findings.names import Names, cut
 from kohort.broker.events.findings.words import duration, how, many
@@ -16,6 +22,13 @@ from kohort.broker.events.findings.words import duration, how, many
 ASKS_AGAIN = 5
 """Too many JoinGroups of one process to a full group. The error is fatal to Kafka's
 clients (KIP-389): a start may try two or three times, a loop does not stop."""
+
+REFUSED = 3
+"""JoinGroups refused by a full group that show that its limit is too low: one or two
+are a rolling update."""
+SURGE = 1.25
+"""Room beyond the members and refused clients: a rolling update of Kubernetes starts
+a quarter more pods (maxSurge) before it stops the old ones."""
 
 RIGHT_BEHIND_NS = SECOND
 """How long after a LeaveGroup a commit without a member id counts as the same
@@ -94,14 +107,18 @@ def full_group(facts: Facts, names: Names) -> Iterator[Finding]:
     askers: dict[tuple[str, str], list[Refusal]] = {}
     for refusal in full:
         askers.setdefault(refusal.member.process, []).append(refusal)
+    room = _room(facts, len(full), len(askers))
     yield Finding(
         "group-full",
         f"The group was full and refused {many(len(full), 'JoinGroup')} of "
         f"{many(len(askers), 'client')}",
         "More consumers started than group.max.size (KIP-389) allows: start fewer, "
         "raise it, or split the work into several groups. Members beyond the number "
-        "of partitions would be idle.",
+        "of partitions would be idle."
+        if room is None
+        else "There are partitions for all of them: raise group.max.size (KIP-389).",
         tuple(_of(rows[0], _asked(rows), names) for rows in askers.values()),
+        setting=room,
     )
     stubborn = {p: rows for p, rows in askers.items() if len(rows) >= ASKS_AGAIN}
     if stubborn:
@@ -114,6 +131,16 @@ def full_group(facts: Facts, names: Names) -> Iterator[Finding]:
             "retriable.",
             tuple(_of(rows[0], _asked(rows), names) for rows in stubborn.values()),
         )
+
+
+def _room(facts: Facts, refusals: int, askers: int) -> Setting | None:
+    """A larger group.max.size, if there are partitions for those that were refused."""
+    members = max((len(each.members) for each in facts.rebalances), default=0)
+    has_work = members + askers <= (len(facts.partitions) or members + askers)
+    if refusals < REFUSED or not members or askers > members or not has_work:
+        return None
+    room = math.ceil((members + askers) * SURGE)
+    return Setting("group.max.size", str(room), str(members))
 
 
 def _asked(rows: Sequence[Refusal]) -> str:
@@ -195,8 +222,10 @@ def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
         text = f"{names.of(member_id)} committed: {refusal.error}"
         life = went.get(member_id)
         if life is not None and (life.until_ns or 0) <= refusal.at_ns:
+            if life.how is Gone.EXPIRED:
+                continue  # not late, but silent: its session has a finding
             after = duration(refusal.at_ns - (life.until_ns or 0))
-            text += f", {after} after it {_ended(life.how)}"
+            text += f", {after} after it {how(life.how)}"
         found.append(_of(refusal, f"{text} ({_sender(refusal)})", names))
     if found:
         yield Finding(
@@ -210,12 +239,6 @@ def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
             "batch.",
             tuple(found),
         )
-
-
-def _ended(gone: Gone | None) -> str:
-    if gone is Gone.EXPIRED:
-        return "expired"
-    return how(gone)
 
 
 def _is_late(refusal: Refusal) -> bool:

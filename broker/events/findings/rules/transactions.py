@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from kohort.broker.events.account.values import Partition
-from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.facts import Facts, LooseOffsets
 from kohort.broker.events.findings.finding import Evidence, Finding
 from kohort.broker.events.findings.names import Names, cut
 from kohort.broker.events.findings.transactions import (
@@ -122,6 +122,36 @@ def long_transactions(facts: Facts, _: Names) -> Iterator[Finding]:
         "of the transaction. Let the producer commit more often, with fewer records.",
         tuple(_ended(each, _ends(each)) for each in found),
     )
+
+
+def loose_offsets(facts: Facts, _: Names) -> Iterator[Finding]:
+    """Offsets of transactions that the coordinator cannot check: KIP-447 is off."""
+    by_client: dict[str, list[LooseOffsets]] = {}
+    for each in facts.loose_offsets:
+        by_client.setdefault(each.client_id, []).append(each)
+    if by_client:
+        yield Finding(
+            "offsets-without-member",
+            f"Transactions committed offsets of this group without a member id and a "
+            f"generation: {many(len(facts.loose_offsets), 'time')}",
+            "The coordinator cannot refuse such offsets when their sender has lost the "
+            "partition, so a record can be processed in two committed transactions: "
+            "exactly-once is not guaranteed (KIP-447). Send the consumer's group "
+            "metadata, not only the group's id: sendOffsetsToTransaction(offsets, "
+            "consumer.groupMetadata()). If the client has no such call (aiokafka), use "
+            "one transactional.id per input partition, or make the writes idempotent.",
+            tuple(
+                Evidence(
+                    rows[0].at_ns,
+                    f"client {cut(client_id) or '(unknown)'}, producer "
+                    f"{rows[0].producer_id}: {many(len(rows), 'transaction')}"
+                    f"{' from here on' if len(rows) > 1 else ''}",
+                    rows[0].sequence,
+                    rows[0].generation,
+                )
+                for client_id, rows in by_client.items()
+            ),
+        )
 
 
 def timed_out(facts: Facts, _: Names) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""An expired session: whether the client was still connected, and active."""
+"""Members that are gone: whether the client was connected, active, and its library."""
 
 from __future__ import annotations
 
@@ -54,3 +54,12 @@ def test_members_that_look_the_same(kohort: Kohort) -> None:
     ana.sync()
     kohort.clock.advance(46, credit_heartbeats=False)
     assert expired(kohort) == (True, None)
+
+
+def test_the_library_of_a_member_that_leaves(kohort: Kohort) -> None:
+    """As its client named it (KIP-511), in ApiVersions."""
+    ana = kohort.member("billing", client_id="ana")
+    ana.join()
+    ana.leave()
+    (left,) = [e for e in kohort.events() if e["kind"] == "member_left"]
+    assert left["software"] == "kohort"
