@@ -228,6 +228,8 @@ class Connection(asyncio.Protocol):
         self._connections.discard(self)
         number = self._client[1].connection
         self.node.cluster.open_connections.pop(number or 0, None)
+        if self.node.is_open:
+            self.node.connection_closed(number or 0)
         self._flow.disconnect()
         self._frames.clear()
         if not self._closed.done():

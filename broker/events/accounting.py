@@ -1,11 +1,11 @@
-"""Publishes the accounts of rebalances, off the hot path, while a reader wants them.
+"""Publishes accounts, off the hot path, while a reader wants them.
 
 1. A published event only goes into a queue here, still raw.
 2. In the next turns of the event loop, a few steps of work are done per turn. A step
    renders an event and passes it to `kohort.broker.events.account`, or renders some
    rows of an account that is settled.
 3. With its last row the account becomes an event of the node that saw the rebalance
-   begin. Only then is the next event in the queue handled.
+   begin, or time without a reader end. Only then is the next event handled.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from typing import Final
 
 from kohort.broker.coordinator.effects import Notice, Who
 from kohort.broker.coordinator.events import Client
-from kohort.broker.events.account import Account, Accounts
-from kohort.broker.events.account.flow import KINDS
+from kohort.broker.events.account import Account, Accounts, UnreadAccount
+from kohort.broker.events.account.flow import ACCOUNTS, KINDS
 from kohort.broker.events.account.values import key_of
 from kohort.broker.events.schema import BY_NAME
 from kohort.broker.events.seen import Seen
 from kohort.broker.long_work import DONE
-
-KIND: Final = "rebalance_account"
 
 UNHEARD: Final = (
     BY_NAME.keys() - KINDS - {"group_state", "node_started", "node_stopped"}
@@ -71,7 +69,7 @@ class Accounting:
     def catch_up(self, past: Iterable[Seen]) -> None:
         """Reads remembered events; accounts among them are not published again."""
         for seen in past:
-            if seen.notice.kind == KIND:
+            if seen.notice.kind in ACCOUNTS:
                 self._published.add(key_of(seen.event))
             elif seen.notice.kind not in UNHEARD:
                 self.add(seen)
@@ -93,7 +91,7 @@ class Accounting:
         """Handles the whole queue at once: the stream may end here."""
         while self._go_on(SLICE):
             pass
-        for account in self._accounts.close():
+        for account in self._accounts.close_all():
             for _ in self._tell(account):
                 pass
 
@@ -132,26 +130,34 @@ class Accounting:
             if notice.fields["state"] == "Dead" and notice.group_id is not None:
                 self._accounts.forget(notice.group_id)
             return
-        for account in self._accounts.take(seen.event):
+        for account in self._accounts.take_all(seen.event):
             yield from self._tell(account)
 
-    def _tell(self, account: Account) -> Iterator[None]:
+    def _tell(self, account: Account | UnreadAccount) -> Iterator[None]:
         self._accounts.trim(account.group)
         if self._is_closed or account.key in self._published:
             return
-        client = None
-        if account.client_id is not None:
-            client = Client(account.client_id, account.host or "")
-        who = Who(account.member_id, account.instance_id, client)
-        fields = {"reason": account.reason}
+        fields: dict[str, object] = {}
         yield from account.render(fields)
-        notice = Notice(
-            KIND, account.group, account.generation, who, fields, _weight(account)
-        )
+        who = None
+        if isinstance(account, Account):
+            fields["reason"] = account.reason
+            who = _culprit(account)
+        of = account.kind, account.group, account.generation, who
+        notice = Notice(*of, fields, _weight(account))
         self._publish(account.run, account.node, notice, self._now)
 
 
-def _weight(account: Account) -> int:
+def _culprit(account: Account) -> Who:
+    client = None
+    if account.client_id is not None:
+        client = Client(account.client_id, account.host or "")
+    return Who(account.member_id, account.instance_id, client)
+
+
+def _weight(account: Account | UnreadAccount) -> int:
+    if isinstance(account, UnreadAccount):
+        return 1 + len(account.unread)
     rows = (account.members, account.waits, account.pauses, account.unread)
     more = (account.returns, account.moves or (), account.kept or ())
     return 1 + sum(map(len, rows)) + sum(map(len, more))

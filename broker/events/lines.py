@@ -20,6 +20,7 @@ DETAILS: Final = frozenset(
         "group_state",
         "heartbeat",
         "leader_chosen",
+        "member_disconnected",
         "member_id_given",
         "member_joined",
         "member_synced",
@@ -32,6 +33,7 @@ DETAILS: Final = frozenset(
         "shard_unloaded",
         "transaction_ended_in_partition",
         "transaction_state",
+        "unread_account",
     }
 )
 """Kinds that occur per member, request, transaction, shard, or node."""

@@ -112,6 +112,7 @@ class UnreadRow(TypedDict):
         "commanded",
         "kicked",
         "replaced",
+        "disconnected",
         "unseen",
         "group_empty",
     ]
@@ -224,6 +225,14 @@ class MemberReplaced(Common):
     rebalance_timeout_ms: int
     protocols: list[str]
     topics: NotRequired[list[str] | None]
+
+
+class MemberDisconnected(Common):
+    kind: Literal["member_disconnected"]
+    cause: Literal[
+        "closed",
+        "away",
+    ]
 
 
 class Commanded(Common):
@@ -427,6 +436,19 @@ class RebalanceAccount(Common):
     is_ownership_whole: bool
 
 
+class UnreadAccount(Common):
+    kind: Literal["unread_account"]
+    cause: Literal[
+        "read_again",
+        "broker_stopped",
+        "unseen",
+    ]
+    closed_sequence: int
+    unread: list[UnreadRow]
+    unread_ns: int
+    unread_empty_ns: int
+
+
 class OffsetsCommitted(Common):
     kind: Literal["offsets_committed"]
     cause: NotRequired[None]
@@ -618,6 +640,7 @@ EventKind: TypeAlias = Literal[
     "member_expired",
     "member_kicked",
     "member_replaced",
+    "member_disconnected",
     "commanded",
     "leader_chosen",
     "heartbeat",
@@ -629,6 +652,7 @@ EventKind: TypeAlias = Literal[
     "member_synced",
     "partitions_changed",
     "rebalance_account",
+    "unread_account",
     "offsets_committed",
     "commit_refused",
     "offsets_expired",
@@ -656,6 +680,7 @@ Event: TypeAlias = (
     | MemberExpired
     | MemberKicked
     | MemberReplaced
+    | MemberDisconnected
     | Commanded
     | LeaderChosen
     | Heartbeat
@@ -667,6 +692,7 @@ Event: TypeAlias = (
     | MemberSynced
     | PartitionsChanged
     | RebalanceAccount
+    | UnreadAccount
     | OffsetsCommitted
     | CommitRefused
     | OffsetsExpired

@@ -175,7 +175,7 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
             "kohort_group_unread_partition_seconds",
             "cause",
             UNREAD_CAUSES,
-            "Partition-seconds without a reader, once the rebalance is settled.",
+            "Partition-seconds without a reader, once accounted for.",
         ),
         (
             "commit_refusals",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from kohort.broker.events.account import Account
+from kohort.broker.events.account import Account, UnreadAccount
 from kohort.broker.events.account.accounts import OF_ALL
 from kohort.broker.events.account.flow import take
 from kohort.broker.events.account.group import GroupAccounts
@@ -92,6 +92,8 @@ class _Folding:
         self.count = 0
         self.computed: list[Account] = []
         self.carried: dict[str, Account] = {}
+        self.quiet: list[UnreadAccount] = []
+        self.carried_quiet: dict[str, UnreadAccount] = {}
         self.gaps: list[tuple[int, int]] = []
         self.delays: list[int] = []
         self.refusals: list[Refusal] = []
@@ -106,6 +108,7 @@ class _Folding:
             "member_replaced": self._replaced,
             "window_opened": self._window_opened,
             "rebalance_account": self._carried,
+            "unread_account": self._carried_quiet,
             "offsets_committed": self._committed,
             "commit_refused": self._commit_refused,
             "fault_struck": self._struck,
@@ -120,6 +123,7 @@ class _Folding:
             return
         self.count += is_ours
         self.computed += take(self.accounts, event)
+        self._take_quiet("read_again")
         handle = self.on_kind.get(event["kind"])
         if handle is not None and (event.get("member_id") or not _is_nobodys(event)):
             handle(event)
@@ -128,6 +132,7 @@ class _Folding:
         """The facts so far."""
         accounts = self.accounts
         self.computed += accounts.close()
+        self._take_quiet("broker_stopped")
         now = accounts.now if until_ns is None else max(accounts.now, until_ns)
         under_way = accounts.under_way(now)
         membership, ownership = accounts.membership, accounts.ownership
@@ -144,6 +149,7 @@ class _Folding:
             until_ns=None if accounts.since_ns is None else now,
             since_generation=accounts.since_generation,
             rebalances=rebalances,
+            quiet=self._quiet(),
             unread_since=() if under_way else accounts.unread_since(now),
             members=membership.members,
             lives=membership.lives,
@@ -172,6 +178,19 @@ class _Folding:
         carried = [*self.carried.values()]
         others = [each for each in computed if not self._is_carried(each)]
         return sorted([*carried, *others], key=lambda each: each.started_ns)
+
+    def _take_quiet(self, cause: str) -> None:
+        found = self.accounts.take_unread(cause)
+        if found is not None:
+            self.quiet.append(found)
+
+    def _quiet(self) -> list[UnreadAccount]:
+        """Accounts outside of rebalances: those of the stream, and later ones."""
+        carried = [*self.carried_quiet.values()]
+        settled = [each.settled_ns for each in carried]
+        settled += (each.settled_ns for each in self.carried.values())
+        until_ns = max(settled, default=0)
+        return carried + [each for each in self.quiet if each.settled_ns > until_ns]
 
     def _is_carried(self, computed: Account) -> bool:
         if computed.key in self.carried:
@@ -286,6 +305,10 @@ class _Folding:
         known = self.accounts.membership.members
         for member_id in (*account.expected, *account.members, *account.culprits):
             known.setdefault(member_id, stranger(member_id))
+
+    def _carried_quiet(self, event: Event) -> None:
+        account = UnreadAccount.of(event)
+        self.carried_quiet[account.key] = account
 
     def _lost(self, event: Event) -> None:
         self.gaps.append((int(event["first"]), int(event["last"])))

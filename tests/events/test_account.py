@@ -13,7 +13,13 @@ from tests.events.build import SECOND, accounted, recorded
 from tests.events.checks import check
 from tests.events.consumers import COOPERATIVE, EAGER, consumer, divide, given
 
-from kohort.broker.events.account import Account, Accounts, Outcome, membership
+from kohort.broker.events.account import (
+    Account,
+    Accounts,
+    Outcome,
+    UnreadAccount,
+    membership,
+)
 from kohort.broker.events.account.readers import Readers
 from kohort.broker.events.account.values import Event, Partition, Parts
 from kohort.control.why import history
@@ -28,7 +34,7 @@ def accounts(context: Context) -> list[Account]:
     return [a for event in recorded(context) for a in found.take(event)]
 
 
-def gaps(account: Account) -> Gaps:
+def gaps(account: Account | UnreadAccount) -> Gaps:
     """Its partitions without a reader, to the millisecond."""
     return sorted(
         (row.cause, row.count, round(row.duration_ns / SECOND, 3))
@@ -136,27 +142,97 @@ def test_a_gap_over_two_rebalances_is_counted_once(context: Context) -> None:
     assert moved.unread_ns == pytest.approx(3.5 * SECOND, abs=SECOND / 1000)
 
 
-def test_a_quiet_return_is_in_the_next_account(context: Context) -> None:
-    """A static member's restart without a rebalance: no account is its own."""
+def test_a_quiet_return_has_an_account_of_its_own(context: Context) -> None:
+    """A static member's restart without a rebalance; the next account has no part."""
     ana, ben = _static(context)
     before = len(accounts(context))
     silent_for(context, 4, ana)
     again = consumer(context, "ben", instance="i-ben", session_ms=10_000)
     again.enter()
+    context.sleep(700)
     again.sync()
     assert len(accounts(context)) == before
+    (quiet,) = outside(recorded(context))
+    assert (quiet.cause, gaps(quiet)) == ("read_again", [("replaced", 2, 4.7)])
     events = recorded(context)
     silent_ns = next(e["silent_ns"] for e in events if e["kind"] == "member_replaced")
-    assert silent_ns is not None
-    found = history(events, "g")
-    assert found.unread_ns == 2 * silent_ns > 0
-    assert "partitions had no reader for" in found.summary()
+    assert quiet.unread_ns == pytest.approx(2 * (silent_ns + 0.7 * SECOND), abs=1000)
+    for stream in (events, accounted(events)):
+        found = history(stream, "g")
+        assert found.unread_ns == quiet.unread_ns
+        assert "partitions had no reader for 9.4 partition-seconds" in found.summary()
     ana.join()
     again.join()
     divide((ana, (0, 1)), (again, (2, 3)))
-    last = accounts(context)[-1]
-    assert ("replaced", 2, round(silent_ns / SECOND, 3)) in gaps(last)
-    assert ben.member_id in {row.member_id for row in last.unread}
+    settled = Accounts()
+    all_ = [a for event in recorded(context) for a in settled.take_all(event)]
+    assert sum(each.unread_ns for each in all_) == quiet.unread_ns
+    assert {row.member_id for row in quiet.unread} == {ben.member_id}
+
+
+def disconnects(
+    events: list[Event],
+    member: Member,
+    after: int,
+    cause: str,
+    at_ns: int | None = None,
+) -> None:
+    """Adds the event that a member's connection is closed, after so many others."""
+    before = events[after - 1]
+    names = {"kind": "member_disconnected", "cause": cause, "reason": None}
+    names |= {"member_id": member.member_id, "group": "g"}
+    time_ns = before["time_ns"] if at_ns is None else at_ns
+    events.insert(after, {**before, **names, "time_ns": time_ns})
+
+
+def test_a_member_has_read_until_its_connection_was_closed(context: Context) -> None:
+    """0.4 s after its last heartbeat; not if it sends heartbeats on another one."""
+    ana, ben = _static(context)
+    silent_for(context, 1, ana, ben)
+    closed_after = len(context.events())
+    ben.heartbeat()
+    context.sleep(400)
+    closed_ns = round(context.now * SECOND)
+    silent_for(context, 3, ana)
+    again = consumer(context, "ben", instance="i-ben", session_ms=10_000)
+    again.enter()
+    again.sync()
+    for at_ns, gap_s in ((closed_ns, 3.0), (closed_ns - SECOND, 3.4)):
+        events = recorded(context)
+        disconnects(events, ben, closed_after, "closed", at_ns)
+        (quiet,) = outside(events)
+        assert gaps(quiet) == [("replaced", 2, gap_s)]
+
+
+def outside(events: list[Event]) -> list[UnreadAccount]:
+    """The accounts of no rebalance, and of the end of the stream."""
+    found = Accounts()
+    all_ = [a for event in events for a in found.take_all(event)]
+    return [a for a in (*all_, *found.close_all()) if isinstance(a, UnreadAccount)]
+
+
+def stopped(events: list[Event]) -> list[Event]:
+    """The events, and the stop of their node a second after the last one."""
+    at_ns = events[-1]["time_ns"] + SECOND
+    names = {"kind": "node_stopped", "group": None, "member_id": None}
+    return [*events, {**events[-1], **names, "time_ns": at_ns}]
+
+
+def test_gaps_are_closed_when_the_broker_stops(context: Context) -> None:
+    """One member is away, and the other reads until the end."""
+    ana, ben = _static(context)
+    ben.heartbeat()
+    events = recorded(context)
+    disconnects(events, ben, len(events), "closed")
+    assert outside(stopped(events)) == []
+    silent_for(context, 4, ana)
+    ana.commit("t", 1)
+    later = recorded(context)
+    later.insert(len(events) - 1, events[-1])
+    disconnects(later, ben, len(later), "away")
+    (quiet,) = outside(stopped(later))
+    assert quiet.cause == "broker_stopped"
+    assert gaps(quiet) == [("disconnected", 2, 5.0)]
 
 
 def test_a_static_member_that_comes_back_into_a_rebalance_pauses(
@@ -401,7 +477,9 @@ def check_accounts(context: Context) -> None:
     """Accounts match the schema and the plain reading of the events."""
     events = recorded(context)
     for event in accounted(events):
-        if event["kind"] == "rebalance_account":
+        if event["kind"] == "unread_account":
+            check(event)
+        elif event["kind"] == "rebalance_account":
             check(event)
             assert Account.of(event).own_fields().items() <= event.items()
     unread(accounts(context))

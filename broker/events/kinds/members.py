@@ -84,6 +84,15 @@ KINDS: tuple[Kind, ...] = (
         (always("replaced_member_id", "string", "its old id"), SILENT, *_OFFER),
     ),
     Kind(
+        "member_disconnected",
+        "The connection of a member is closed, and the member has not left its group.",
+        (),
+        {
+            "closed": "the connection was closed just now; the member may have another",
+            "away": "the broker stops, and no request of the member has come since",
+        },
+    ),
+    Kind(
         "commanded",
         "A test or an operator uses power over a group; events of its effects follow.",
         (

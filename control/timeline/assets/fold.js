@@ -114,14 +114,19 @@ function keepAccount(model, group, event) {
   rebalance.account = event;
   rebalance.generation ??= event.generation;
   rebalance.end = model.time(event.ended_ns, event.run);
-  for (const row of event.unread ?? []) {
-    if (row.cause !== "group_empty") group.addUnread(model.time(row.since_ns, event.run), model.time(row.until_ns, event.run));
-  }
+  keepUnread(model, group, event);
   for (const [id, ms] of pausesOf(event)) {
     const lane = group.known.get(id);
     if (lane) lane.pausedMs += ms;
   }
   return true;
+}
+
+/** The times of an account in which partitions had no reader. */
+function keepUnread(model, group, event) {
+  for (const row of event.unread ?? []) {
+    if (row.cause !== "group_empty") group.addUnread(model.time(row.since_ns, event.run), model.time(row.until_ns, event.run));
+  }
 }
 
 function addRebalance(model, group, event, at) {
@@ -169,6 +174,7 @@ const FOLDS = {
       else if (lane.state === GONE) lane.go(at, group.state === "Stable" ? STABLE : WAITING);
     } else lane.go(at, WAITING);
   },
+  unread_account: keepUnread,
   pending_member_expired: gone,
   member_left: gone,
   member_expired: gone,

@@ -87,6 +87,8 @@ const EVENT_MARKS = {
   commanded: ["\u2691", false, (e, who) => commandText(e, who)],
   fault_struck: ["\u21af", false, (e, who) => faultText(e, who)],
   member_replaced: ["\u21c4", false, (e, who) => `The static member ${who} rejoined with a new member id; ${shown(e.replaced_member_id ?? "the old one")} is fenced (KIP-345).`],
+  member_disconnected: ["\u2300", false, (e, who) => `The connection of ${who} is closed: ${causeOf(e)}.`],
+  unread_account: ["\u2300", true, (e) => `${capital(partsText(e.unread.flatMap((row) => row.parts)))} had no reader for ${seconds(e.unread_ns)} partition-seconds outside of rebalances: ${causeOf(e)}.`],
   pending_member_expired: ["\u00d7", true, (e, who) => `Pending member ${who} did not join in time.`],
   commit_refused: ["!", true, (e, who) => `A commit of ${who} was refused: ${e.error}.`],
   offsets_expired: ["o", false, (e) => `Offsets expired: ${partsText(e.expired ?? [])}.`],
