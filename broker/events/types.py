@@ -115,6 +115,7 @@ class UnreadRow(TypedDict):
         "disconnected",
         "unseen",
         "group_empty",
+        "work_ended",
     ]
     since_ns: int
     until_ns: int

@@ -156,6 +156,8 @@ UNREAD_CAUSES: Final[Words] = MappingProxyType(
         " when the broker stopped",
         "unseen": "its member is gone, and no event says how",
         "group_empty": "the group was Empty",
+        "work_ended": "the group's work had ended: all members were gone, and nobody"
+        " joined again before the broker stopped",
     }
 )
 

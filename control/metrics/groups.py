@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kohort.broker.api_counts import Histogram
+from kohort.broker.events.account.values import WORK_ENDED
 from kohort.broker.events.schema import BY_NAME
 from kohort.broker.events.seen import Seen
 from kohort.broker.events.words import UNSEEN
@@ -200,7 +201,7 @@ def _unread(
 ) -> None:
     counts = fold.of(group)
     for row in fields["unread"]:
-        if row["until_ns"] <= fold.since_ns:
+        if row["until_ns"] <= fold.since_ns or row["cause"] == WORK_ENDED:
             continue
         seconds = (row["until_ns"] - row["since_ns"]) * row["count"] / 1e9
         before = counts.unread_seconds.get(row["cause"], 0.0)

@@ -285,6 +285,80 @@ def test_an_empty_group_has_a_cause_of_its_own(context: Context) -> None:
     assert "4 partitions had no reader for 1 min because the group was empty" in words
 
 
+def after_the_work(events: list[Event]) -> tuple[float, float]:
+    """Downtime, and what followed the end of the work: partition-seconds."""
+    found = Accounts()
+    all_ = [a for event in stopped(events) for a in found.take_all(event)]
+    all_ += found.close_all()
+    rows = [row for account in all_ for row in account.unread]
+    ended = sum(r.duration_ns * r.count for r in rows if r.cause == "work_ended")
+    down = sum(account.unread_ns for account in all_)
+    history_ns = history(stopped(events), "g").unread_ns
+    assert history_ns == history(accounted(stopped(events)), "g").unread_ns == down
+    return round(down / SECOND, 3), round(ended / SECOND, 3)
+
+
+@pytest.mark.parametrize("protocol", [EAGER, COOPERATIVE])
+@pytest.mark.parametrize(("apart_s", "cost"), [(2, (0, 6)), (6, (12, 2))])
+def test_members_that_leave_at_the_end_cost_nothing(
+    context: Context, protocol: str, apart_s: int, cost: tuple[float, float]
+) -> None:
+    """Unless they leave further apart: then the others were still at work."""
+    ana, ben = pair(context, protocol)
+    ben.leave()
+    context.sleep(apart_s * 1_000)
+    ana.leave()
+    down, ended = after_the_work(recorded(context))
+    # The broker stops a second later; each has two partitions.
+    assert (down, ended) == (cost[0], cost[1] + 2)
+
+
+def test_static_members_that_close_at_the_end_cost_nothing(context: Context) -> None:
+    """Nobody comes back: their sessions expire, 10 s after each was last heard of."""
+    ana, ben = _static(context)
+    silent_for(context, 2, ana, ben)
+    silent_for(context, 2, ana)
+    context.sleep(30_000)
+    # The broker stops a second after the last session's end.
+    assert after_the_work(recorded(context)) == (0, 2 * 13 + 2 * 11)
+
+
+def test_a_crash_before_the_end_costs_what_it_cost(context: Context) -> None:
+    """The other one works on for 7 s; then nobody is left, and both expire."""
+    ana, ben = _static(context)
+    silent_for(context, 2, ana, ben)
+    silent_for(context, 7, ana)
+    context.sleep(20_000)
+    assert after_the_work(recorded(context)) == (14, 4 * 11)
+
+
+def test_a_group_that_goes_on_later_has_not_ended(context: Context) -> None:
+    """One comes back after 20 s: it was downtime until the group was empty."""
+    ana, ben = _static(context)
+    silent_for(context, 2, ana, ben)
+    context.sleep(20_000)
+    assert after_the_work(recorded(context)) == (0, 4 * 11)
+    again = consumer(context, "ana")
+    again.enter()
+    divide((again, range(4)))
+    down, ended = after_the_work(recorded(context))
+    assert (down, ended) == (4 * 10, 0)
+    (row,) = [r for r in accounts(context)[-1].unread if r.cause == "group_empty"][:1]
+    assert row.duration_ns == 10 * SECOND
+
+
+def test_members_that_are_away_when_the_broker_stops(context: Context) -> None:
+    """All have closed their connections: no session has expired yet."""
+    ana, ben = _static(context)
+    context.sleep(1_000)
+    ana.commit("t", 1)
+    events = recorded(context)
+    for cause in ("closed", "away"):
+        for member in (ana, ben):
+            disconnects(events, member, len(events), cause)
+    assert after_the_work(events) == (0, 4)
+
+
 def test_partitions_that_are_not_assigned_any_more_are_dropped(
     context: Context,
 ) -> None:

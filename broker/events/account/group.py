@@ -41,6 +41,7 @@ class GroupAccounts:
         run: the run of the last event.
         latest: the last event of the group itself; empty without one.
         disconnected: by member, when its connection was closed; it may have another.
+        away: members that were not back when the broker stopped.
         protocol: the assignor of the last generation.
         leadership: the leader and why it leads.
         held_in: the state in which a test holds the group, or None.
@@ -61,6 +62,7 @@ class GroupAccounts:
         self.run: str | None = None
         self.latest: Event = {}
         self.disconnected: dict[str, int] = {}
+        self.away: set[str] = set()
         self.protocol: str | None = None
         self.leadership = Leadership()
         self.held_in: str | None = None
@@ -147,8 +149,16 @@ class GroupAccounts:
             self.settle(last)
         stopped_ns = self._stopped.get(self.latest.get("node", -1))
         if stopped_ns is not None:
-            self.readers.forget(max(stopped_ns, self.now))
+            stopped_ns = max(stopped_ns, self.now)
+            if self._is_deserted:
+                self.readers.empty(stopped_ns)
+            self.readers.end(stopped_ns)
         return self.told()
+
+    @property
+    def _is_deserted(self) -> bool:
+        """True if the broker stopped, and all members had gone before."""
+        return bool(self.away) and self.away.issuperset(self.membership.present)
 
     def settle(self, rebalance: Rebalance, at_ns: int | None = None) -> None:
         """Closes an account; does nothing if it is closed."""
@@ -158,7 +168,7 @@ class GroupAccounts:
         rebalance.seal(self.ownership)
         rebalance.phase = Phase.OVER
         rebalance.settled_ns = at_ns
-        if rebalance.outcome is Outcome.EMPTIED:
+        if rebalance.outcome is Outcome.EMPTIED or self._is_deserted:
             self.readers.empty(at_ns)
         else:
             self.readers.cut(at_ns)
@@ -232,6 +242,7 @@ class GroupAccounts:
         self.held_in = None
         self.membership.connections.clear()
         self.disconnected.clear()
+        self.away.clear()
         self._lose_sight()
         if self.last is not None:
             self.last.end(self.now, Outcome.CUT)

@@ -93,6 +93,7 @@ def disconnected(group: GroupAccounts, event: Event) -> None:
     if event.get("cause") == "closed":
         group.disconnected[member_id] = group.now
         return
+    group.away.add(member_id)
     at_ns = group.disconnected.get(member_id, group.now)
     group.readers.stop(member_id, at_ns, "disconnected")
 

@@ -248,7 +248,7 @@ class Account:
 
     @property
     def unread_ns(self) -> int:
-        """Partition-time without a reader, except while the group was Empty."""
+        """Partition-time without a reader, as far as it is downtime."""
         return unread_ns(self.unread)
 
     @property
@@ -346,7 +346,7 @@ class UnreadAccount:
 
     @property
     def unread_ns(self) -> int:
-        """Partition-time without a reader, except while the group was Empty."""
+        """Partition-time without a reader, as far as it is downtime."""
         return unread_ns(self.unread)
 
     @property
@@ -371,7 +371,7 @@ class UnreadAccount:
 
 def unread_ns(rows: Iterable[Unread]) -> int:
     """The partition-time of rows that counts as downtime."""
-    return sum(row.duration_ns * row.count for row in rows if row.cause != EMPTY)
+    return sum(r.duration_ns * r.count for r in rows if r.cause not in NOT_DOWN)
 
 
 def _whole(render: Callable[[dict[str, Any]], Iterator[None]]) -> dict[str, Any]:
@@ -411,6 +411,12 @@ ROWS: Final = 10
 
 EMPTY: Final = "group_empty"
 """The cause of gaps while the group is Empty."""
+
+WORK_ENDED: Final = "work_ended"
+"""The cause of gaps after the end of a group's work: nobody joined any more."""
+
+NOT_DOWN: Final = frozenset({EMPTY, WORK_ENDED})
+"""Causes of time that is no downtime."""
 
 _KEY: Final = "{}/{}/{}"
 _NAMES: Final = tuple(each.name for each in fields(Account))

@@ -242,7 +242,9 @@ _ACCOUNT = (
         " to the end of this one, so that sums over the accounts of both kinds count"
         " each moment once",
     ),
-    always("unread_ns", "long", "the sum of them, except `group_empty`"),
+    always(
+        "unread_ns", "long", "the sum of them, except `group_empty` and `work_ended`"
+    ),
     always("unread_empty_ns", "long", "the sum of `group_empty`"),
     always("is_whole", "boolean", "no event of it is missing"),
     always(

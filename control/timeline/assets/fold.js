@@ -125,7 +125,7 @@ function keepAccount(model, group, event) {
 /** The times of an account in which partitions had no reader. */
 function keepUnread(model, group, event) {
   for (const row of event.unread ?? []) {
-    if (row.cause !== "group_empty") group.addUnread(model.time(row.since_ns, event.run), model.time(row.until_ns, event.run));
+    if (isDowntime(row)) group.addUnread(model.time(row.since_ns, event.run), model.time(row.until_ns, event.run));
   }
 }
 
@@ -284,7 +284,7 @@ const nameIn = (event) => shown(event.instance_id || event.client_id || event.me
 
 /** Adds a mark for an event, unless its kind has none. */
 function mark(model, group, event, at) {
-  if (UNMARKED.has(event.kind)) return;
+  if (UNMARKED.has(event.kind) || (event.kind === "unread_account" && !event.unread_ns)) return;
   const lane = group.byMember.get(event.member_id) ?? group.known.get(event.member_id) ?? null;
   (lane ?? group).marks.push(eventMark(at, event, group, lane));
 }
