@@ -57,6 +57,18 @@ def test_the_share_of_downtime_is_that_of_the_script(gold: Gold, name: str) -> N
     assert group["downtime_share"] == group["downtime_s"] / group["partition_s"]
 
 
+def test_ways_to_restart_rank_as_in_their_scripts(gold: Gold) -> None:
+    """Partitions of static members wait for their processes."""
+    names = ("a rolling restart, eager", "a rolling restart, cooperative")
+    by_script = {n: played(n).downtime_s for n in (*names, "static restarts")}
+    by_gold = {n: of_run(gold["gold/groups"], n)[0]["downtime_s"] for n in by_script}
+    assert sorted(by_gold, key=by_gold.__getitem__) == sorted(
+        by_script, key=by_script.__getitem__
+    )
+    # The stop of a static member is seen at its last heartbeat: 3 s, of 4 partitions.
+    assert by_gold == pytest.approx(by_script, rel=0.06, abs=6 * 4 * 3)
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_savings_are_parts_of_the_downtime(gold: Gold, name: str) -> None:
     """Rules save no more together than their sum, nor than there was."""
