@@ -240,6 +240,8 @@ class Connection(asyncio.Protocol):
         self.node.cluster.open_connections.pop(number or 0, None)
         if self.node.cluster.fetch_watch is not None:
             self.node.cluster.fetch_watch.ended(self)
+        if self.node.is_open:
+            self.node.connection_closed(number or 0)
         self._flow.disconnect()
         self._frames.clear()
         if not self._closed.done():

@@ -537,6 +537,7 @@ class Broker:
             callback()
         async with self._changing_nodes:
             housekeeper.stop()
+            self.cluster.shards.disconnections.stop()
             try:
                 await self._stop_listening()
                 await self._close_events_topic()

@@ -5,7 +5,7 @@
    renders an event and passes it to `kohort.broker.events.account`, or renders some
    rows of an account that is settled.
 3. With its last row the account becomes an event of the node that saw the rebalance
-   begin. Only then is the next event in the queue handled.
+   begin, or time without a reader end. Only then is the next event handled.
 4. Notes of fetches (`kohort.broker.fetch_watch`) stand in the same queue. The account
    of delivery (`kohort.broker.events.delivery`) takes both.
 5. A second after that, a round of findings begins: the rules look at each group with
@@ -23,8 +23,8 @@ from typing import Final
 
 from kohort.broker.coordinator.effects import Notice, Who
 from kohort.broker.coordinator.events import Client
-from kohort.broker.events.account import Account
-from kohort.broker.events.account.flow import KINDS
+from kohort.broker.events.account import Account, UnreadAccount
+from kohort.broker.events.account.flow import ACCOUNTS, DERIVED, KINDS
 from kohort.broker.events.account.values import Event, key_of
 from kohort.broker.events.delivery.account import Deliveries, GroupDelivery
 from kohort.broker.events.delivery.notes import Note
@@ -41,8 +41,6 @@ from kohort.broker.events.seen import Seen
 from kohort.broker.events.sources import Sources, Watch
 from kohort.broker.long_work import DONE
 
-KIND: Final = "rebalance_account"
-
 FINDING: Final = "finding"
 _COMMITTED: Final = "offsets_committed"
 _ASSIGNED: Final = frozenset({"member_synced", "partitions_changed"})
@@ -55,7 +53,7 @@ UNHEARD: Final = (
     - TRANSACTION_KINDS
     - _OF_DELIVERY
     - {"group_state", "node_started", "node_stopped", CLOCK}
-) | {KIND, FINDING}
+) | DERIVED
 """Kinds that are not needed, such as heartbeats."""
 
 SLICE: Final = 40
@@ -132,7 +130,7 @@ class Accounting:
     def catch_up(self, past: Iterable[Seen]) -> None:
         """Reads remembered events; accounts among them are not published again."""
         for seen in past:
-            if seen.notice.kind == KIND:
+            if seen.notice.kind in ACCOUNTS:
                 self._published.add(key_of(seen.event))
                 self._folding.take(seen.event)
             elif seen.notice.kind == FINDING:
@@ -338,19 +336,18 @@ class Accounting:
         run, node = self._origin
         self._publish(run, node, notice, self._now)
 
-    def _tell(self, account: Account) -> Iterator[None]:
+    def _tell(self, account: Account | UnreadAccount) -> Iterator[None]:
         self._folding.trim(account.group)
         if self._is_closed or account.key in self._published:
             return
-        client = None
-        if account.client_id is not None:
-            client = Client(account.client_id, account.host or "")
-        who = Who(account.member_id, account.instance_id, client)
-        fields = {"reason": account.reason}
+        fields: dict[str, object] = {}
         yield from account.render(fields)
-        notice = Notice(
-            KIND, account.group, account.generation, who, fields, weigh(account)
-        )
+        who = None
+        if isinstance(account, Account):
+            fields["reason"] = account.reason
+            who = _culprit(account)
+        of = account.kind, account.group, account.generation, who
+        notice = Notice(*of, fields, weigh(account))
         self._publish(account.run, account.node, notice, self._now)
 
     def _look(self, least: int | None = None) -> Iterator[None]:
@@ -403,3 +400,10 @@ class Accounting:
         if told is None or told.run != event["run"]:
             told = self._told[event["group"]] = Told(event["run"])
         return told
+
+
+def _culprit(account: Account) -> Who:
+    client = None
+    if account.client_id is not None:
+        client = Client(account.client_id, account.host or "")
+    return Who(account.member_id, account.instance_id, client)

@@ -112,8 +112,10 @@ class UnreadRow(TypedDict):
         "commanded",
         "kicked",
         "replaced",
+        "disconnected",
         "unseen",
         "group_empty",
+        "work_ended",
     ]
     since_ns: int
     until_ns: int
@@ -291,6 +293,14 @@ class MemberFenced(Common):
     kind: Literal["member_fenced"]
     cause: NotRequired[None]
     error: str
+
+
+class MemberDisconnected(Common):
+    kind: Literal["member_disconnected"]
+    cause: Literal[
+        "closed",
+        "away",
+    ]
 
 
 class Commanded(Common):
@@ -492,6 +502,19 @@ class RebalanceAccount(Common):
     unread_empty_ns: int
     is_whole: bool
     is_ownership_whole: bool
+
+
+class UnreadAccount(Common):
+    kind: Literal["unread_account"]
+    cause: Literal[
+        "read_again",
+        "broker_stopped",
+        "unseen",
+    ]
+    closed_sequence: int
+    unread: list[UnreadRow]
+    unread_ns: int
+    unread_empty_ns: int
 
 
 class Finding(Common):
@@ -746,6 +769,7 @@ EventKind: TypeAlias = Literal[
     "member_kicked",
     "member_replaced",
     "member_fenced",
+    "member_disconnected",
     "commanded",
     "leader_chosen",
     "heartbeat",
@@ -757,6 +781,7 @@ EventKind: TypeAlias = Literal[
     "member_synced",
     "partitions_changed",
     "rebalance_account",
+    "unread_account",
     "finding",
     "offsets_committed",
     "commit_refused",
@@ -790,6 +815,7 @@ Event: TypeAlias = (
     | MemberKicked
     | MemberReplaced
     | MemberFenced
+    | MemberDisconnected
     | Commanded
     | LeaderChosen
     | Heartbeat
@@ -801,6 +827,7 @@ Event: TypeAlias = (
     | MemberSynced
     | PartitionsChanged
     | RebalanceAccount
+    | UnreadAccount
     | Finding
     | OffsetsCommitted
     | CommitRefused

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kohort.broker.api_counts import Histogram
+from kohort.broker.events.account.values import WORK_ENDED
 from kohort.broker.events.schema import BY_NAME
 from kohort.broker.events.seen import Seen
 from kohort.broker.events.words import UNSEEN
@@ -196,7 +197,16 @@ def _account(
         if pause["count"] != 0 and pause["ended_by"] != UNSEEN:
             seconds = (pause["until_ns"] - pause["since_ns"]) / 1e9
             counts.pause_seconds.observe(seconds)
+    _unread(fold, group, fields, _seen)
+
+
+def _unread(
+    fold: GroupFold, group: str, fields: Mapping[str, Any], _seen: Seen
+) -> None:
+    counts = fold.of(group)
     for row in fields["unread"]:
+        if row["until_ns"] <= fold.since_ns or row["cause"] == WORK_ENDED:
+            continue
         seconds = (row["until_ns"] - row["since_ns"]) * row["count"] / 1e9
         before = counts.unread_seconds.get(row["cause"], 0.0)
         counts.unread_seconds[row["cause"]] = before + seconds
@@ -273,6 +283,7 @@ _COUNT: Mapping[str, Callable[[GroupFold, str, Mapping[str, Any], Seen], None]] 
     "offsets_committed": _committed,
     "rebalance_account": _account,
     "rebalance_started": _rebalance,
+    "unread_account": _unread,
 }
 
 UNCOUNTED: Final = BY_NAME.keys() - _COUNT.keys()

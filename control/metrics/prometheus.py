@@ -19,6 +19,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.registry import Collector
 
 from kohort.broker.coordinator.state import GroupState
+from kohort.broker.events.account.values import WORK_ENDED
 from kohort.broker.events.words import (
     REBALANCE_CAUSES,
     TRANSACTION_ENDS,
@@ -174,8 +175,8 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
             "unread_seconds",
             "kohort_group_unread_partition_seconds",
             "cause",
-            UNREAD_CAUSES,
-            "Partition-seconds without a reader, once the rebalance is settled.",
+            UNREAD_CAUSES.keys() - {WORK_ENDED},
+            "Partition-seconds without a reader, once accounted for.",
         ),
         (
             "commit_refusals",

@@ -27,7 +27,7 @@ _METRICS: Final = columns(
         "double",
         (
             "partition-seconds without a reader: of unread, the part within it, without"
-            " group_empty"
+            " group_empty and work_ended"
         ),
     ),
     (

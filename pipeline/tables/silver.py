@@ -100,7 +100,7 @@ REBALANCES = Table(
             ("assignment_bytes", "bigint", "size of all assignments"),
             ("metadata_bytes", "bigint", "size of all subscriptions"),
             ("paused_ns", "bigint", "member-ns of its pauses"),
-            ("unread_ns", "bigint", "partition-ns of its unread, without group_empty"),
+            ("unread_ns", "bigint", "partition-ns of its unread that are downtime"),
             ("unread_empty_ns", "bigint", "partition-ns of group_empty"),
             ("is_whole", "boolean", "no event of it is missing"),
         ),
@@ -242,7 +242,7 @@ UNREAD = Table(
     "unread",
     SILVER,
     "The time for which partitions of a topic that had a reader have none: a row of"
-    " unread of a rebalance_account. Sums over rebalances count each moment once.",
+    " unread of a rebalance_account or an unread_account. Sums count each moment once.",
     ("run", "group", "number", "position", "topic"),
     (
         *GROUP,
@@ -252,10 +252,17 @@ UNREAD = Table(
                 "bigint",
                 (
                     "number of the rebalance whose account has it; it may have begun"
-                    " earlier"
+                    " earlier. Null: an unread_account, which is of no rebalance"
                 ),
             ),
-            ("position", "int", "position of the row in the account"),
+            (
+                "position",
+                "int",
+                (
+                    "position of the row in the account; without a rebalance, in all"
+                    " unread_accounts of the group"
+                ),
+            ),
             ("topic", "string", "the partitions' topic"),
         ),
         *MEMBER,

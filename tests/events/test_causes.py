@@ -26,6 +26,8 @@ NOT_OF_GROUPS = {
     "rebalance_account",
     "shard_",
     "transaction_",
+    "unread_account",
+    "member_disconnected",
 }
 
 

@@ -296,10 +296,21 @@ def unread(events: Sequence[Event]) -> list[Row]:
             "partitions": len(part["partitions"]),
             "unread_ns": (row["until_ns"] - row["since_ns"]) * len(part["partitions"]),
         }
-        for number, account in enumerate(accounts(events), 1)
-        for position, row in enumerate(account["unread"])
+        for number, position, row in _unread_rows(events)
         for part in row["parts"]
     ]
+
+
+def _unread_rows(events: Sequence[Event]) -> Iterable[tuple[int | None, int, Row]]:
+    """Number, position and row; those outside of rebalances have no number."""
+    for number, account in enumerate(accounts(events), 1):
+        for position, row in enumerate(account["unread"]):
+            yield number, position, row
+    quiet = [event for event in events if event["kind"] == "unread_account"]
+    quiet.sort(key=lambda e: (e["node"], e["closed_sequence"], e["cause"]))
+    rows = (row for event in quiet for row in event["unread"])
+    for position, row in enumerate(rows):
+        yield None, position, row
 
 
 def returns(events: Sequence[Event]) -> Iterable[Row]:

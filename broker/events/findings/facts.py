@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kohort.broker.events.account import Account
+from kohort.broker.events.account import Account, UnreadAccount
 from kohort.broker.events.account.membership import Life, Member
 from kohort.broker.events.account.values import Partition, Return, Unread
 from kohort.broker.events.findings.finding import Finding
@@ -232,8 +232,10 @@ class Facts:
         since_generation: the generation at which its events begin. Above 0: nothing is
             known of the time before.
         rebalances: the account of each, in order; the last one may be in progress.
-        unread_since: partitions without a reader that no account has yet: a static
-            member that came back without a rebalance, or an Empty group.
+        quiet: partitions without a reader outside of rebalances: a static member that
+            came back without one, or gaps that the broker's stop has ended.
+        unread_since: partitions without a reader that no account has yet: a group that
+            is Empty, or lost a member after its last rebalance.
         members: by id, all that were ever seen.
         lives: of member ids, in order of their beginnings.
         returns: of the processes of members that went, by the ids of those.
@@ -271,6 +273,7 @@ class Facts:
     until_ns: int | None
     since_generation: int
     rebalances: Sequence[Account]
+    quiet: Sequence[UnreadAccount]
     unread_since: Sequence[Unread]
     members: Mapping[str, Member]
     lives: Sequence[Life]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from kohort.broker.events.account import Account, Accounts
+from kohort.broker.events.account import Account, Accounts, UnreadAccount
 from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.membership import Member, client_id_of, stranger
 from kohort.broker.events.account.values import Event, Partition
@@ -42,7 +42,7 @@ Waiting = Mapping[Partition, int]
 KINDS: Final = frozenset(
     {"append_failed", "commit_refused", "fault_struck", "member_refused"}
     | {"pending_member_expired", "member_replaced", "window_opened"}
-    | {"rebalance_account", "finding", "offsets_committed"}
+    | {"rebalance_account", "unread_account", "finding", "offsets_committed"}
     | {"delivery_account", "offsets_went_back"}
     | {"offsets_unchecked", "member_fenced"}
 )
@@ -112,14 +112,14 @@ class Folding:
         self._advances: list[Advance] = []
         self._rows = 0
 
-    def take(self, event: Event) -> list[Account]:
+    def take(self, event: Event) -> list[Account | UnreadAccount]:
         """Handles the next event.
 
         Returns:
-            The accounts of rebalances that are now settled.
+            The accounts that are now settled.
         """
         self.transactions.take(event)
-        settled = self._settled(self.accounts.take(event))
+        settled = self._settled(self.accounts.take_all(event))
         group = event.get("group")
         if group is not None:
             self._of(group).take(event)
@@ -129,18 +129,22 @@ class Folding:
             self._advances.append(_advance(event))
         return settled
 
-    def close(self) -> list[Account]:
+    def close(self) -> list[Account | UnreadAccount]:
         """Ends the stream of events.
 
         Returns:
-            The accounts of rebalances that a node's stop has ended.
+            The accounts of rebalances that a node's stop has ended, and of time without
+            a reader.
         """
-        return self._settled(self.accounts.close())
+        return self._settled(self.accounts.close_all())
 
-    def _settled(self, accounts: list[Account]) -> list[Account]:
-        for account in accounts:
+    def _settled(
+        self, accounts: Iterable[Account | UnreadAccount]
+    ) -> list[Account | UnreadAccount]:
+        settled = [*accounts]
+        for account in settled:
             self._rows += self._of(account.group).add(account)
-        return accounts
+        return settled
 
     def _of(self, group: str) -> _Group:
         found = self.groups.get(group)
@@ -217,6 +221,8 @@ class _Group:
         self.computed: list[Account] = []
         self._since_ns: int | None = None
         self.carried: dict[str, Account] = {}
+        self.quiet: list[UnreadAccount] = []
+        self.carried_quiet: dict[str, UnreadAccount] = {}
         self.found: dict[str, Finding | None] = {}
         self.delays: list[int] = []
         self.refusals: list[Refusal] = []
@@ -237,6 +243,7 @@ class _Group:
             "member_replaced": self._replaced,
             "window_opened": self._window_opened,
             "rebalance_account": self._carried,
+            "unread_account": self._carried_quiet,
             "finding": self._found,
             "offsets_committed": self._committed,
             "offsets_unchecked": self._unchecked,
@@ -269,8 +276,11 @@ class _Group:
         """The partitions that its members owned, or that it has committed."""
         return self.committed | self.accounts.ownership.last.keys()
 
-    def add(self, account: Account) -> int:
+    def add(self, account: Account | UnreadAccount) -> int:
         """Adds an account; returns its rows."""
+        if isinstance(account, UnreadAccount):
+            self.quiet.append(account)
+            return 0
         self.computed.append(account)
         rows = weigh(account)
         self.rows += rows
@@ -280,7 +290,7 @@ class _Group:
         """Drops the oldest of each kind if there are many; returns their rows."""
         rows: list[list[Any]] = [self.delays, self.refusals, self.too_large]
         rows += [self.loose_offsets, self.replacements, self.strikes, self.unused]
-        rows += [self.rewound, self.repeated, self.skips]
+        rows += [self.rewound, self.repeated, self.skips, self.quiet]
         for each in (*rows, self.commands):
             if len(each) > 2 * MOST:
                 del each[:-MOST]
@@ -324,6 +334,7 @@ class _Group:
             until_ns=None if since_ns is None else now,
             since_generation=accounts.since_generation,
             rebalances=rebalances,
+            quiet=self._quiet(),
             unread_since=() if under_way else accounts.unread_since(now),
             members={**membership.members},
             lives=[*membership.lives],
@@ -360,6 +371,14 @@ class _Group:
         carried = [*self.carried.values()]
         others = [each for each in computed if not self._is_carried(each)]
         return sorted([*carried, *others], key=lambda each: each.started_ns)
+
+    def _quiet(self) -> list[UnreadAccount]:
+        """Accounts outside of rebalances: those of the stream, and later ones."""
+        carried = [*self.carried_quiet.values()]
+        settled = [each.settled_ns for each in carried]
+        settled += (each.settled_ns for each in self.carried.values())
+        until_ns = max(settled, default=0)
+        return carried + [each for each in self.quiet if each.settled_ns > until_ns]
 
     def _is_carried(self, computed: Account) -> bool:
         if computed.key in self.carried:
@@ -550,6 +569,10 @@ class _Group:
         for member_id in (*account.expected, *account.members, *account.culprits):
             known.setdefault(member_id, stranger(member_id))
 
+    def _carried_quiet(self, event: Event) -> None:
+        account = UnreadAccount.of(event)
+        self.carried_quiet[account.key] = account
+
     def _found(self, event: Event) -> None:
         finding = None if event["is_withdrawn"] else Finding.of(event)
         self.found[event["finding"]] = finding
@@ -564,8 +587,10 @@ def _advance(event: Event) -> Advance:
     )
 
 
-def weigh(account: Account) -> int:
+def weigh(account: Account | UnreadAccount) -> int:
     """Number of rows of an account."""
+    if isinstance(account, UnreadAccount):
+        return 1 + len(account.unread)
     rows = (account.members, account.waits, account.pauses, account.unread)
     more = (account.returns, account.moves or (), account.kept or ())
     return 1 + sum(map(len, rows)) + sum(map(len, more))

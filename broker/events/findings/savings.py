@@ -170,6 +170,7 @@ def shorter_session(facts: Facts, crashed: Collection[Life]) -> Setting | None:
     if alive or len(gone) < CRASHES or min(now_ms) < LONG_MS:
         return None
     unread = [row for each in facts.rebalances for row in each.unread]
+    unread += [row for each in facts.quiet for row in each.unread]
     unread += facts.unread_since
     total_ns = session_ns = saving_ns = 0
     for life in gone:
