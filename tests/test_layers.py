@@ -261,7 +261,7 @@ def test_the_members_side_of_the_group_is_pure() -> None:
             "kohort.broker.events.findings",
             {
                 f"kohort.broker.events.{name}"
-                for name in ("account", "advice", "delivery.words", "words")
+                for name in ("account", "delivery.words", "words")
             },
         ),
         (

@@ -2,7 +2,7 @@
 
 They are `TABLES`: those that cost the pipeline the most, of its 24, in short. DuckDB
 does less than an ingest and a build: it takes each event as it is (no quarantine, no
-copies of events), has no checks but missing numbers, no suggested settings, no other
+copies of events), has no checks but missing numbers, no findings, no other
 numbers of hours and groups, no intervals cut at hours, no lineage, and no report.
 """
 

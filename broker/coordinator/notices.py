@@ -277,6 +277,7 @@ def rebalance_started(turn: Turn, group: Group, cause: Cause) -> None:
     members = [member.member_id for member in group.ordered()]
     group.started = turn.now
     group.waits = {}
+    group.told = {}
     if group.state is not EMPTY:
         for member in group.ordered():
             if member.join_token is None:
@@ -312,6 +313,12 @@ def note_arrival(group: Group, member_id: str, now: float) -> None:
         group.waits[member_id] = (now, True)
 
 
+def note_told(group: Group, member_id: str, now: float) -> None:
+    """A member that the join phase waits for learns of the rebalance by a heartbeat."""
+    if group.waits.get(member_id, _NO_WAIT) is None:
+        group.told.setdefault(member_id, now)
+
+
 def window_opened(turn: Turn, group: Group, cause: str) -> None:
     """An initial window opened; a window of no length makes no notice."""
     if group.window_ms:
@@ -335,6 +342,7 @@ def join_completed(
     if not turn.listening:
         return
     waits, group.waits = group.waits, {}
+    told, group.told = group.told, {}
     after = group.rows
     _add(
         turn,
@@ -347,6 +355,7 @@ def join_completed(
         after=after,
         started=group.started,
         waits=waits,
+        told=told,
         protocol=group.protocol_name,
         leader=group.leader if after else None,
     )

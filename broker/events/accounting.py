@@ -33,7 +33,6 @@ from kohort.broker.events.findings.finding import Finding
 from kohort.broker.events.findings.fold import CLOCK, Folding, weigh
 from kohort.broker.events.findings.fold import KINDS as KINDS_OF_FINDINGS
 from kohort.broker.events.findings.names import Names
-from kohort.broker.events.findings.rules import steps
 from kohort.broker.events.findings.told import Told
 from kohort.broker.events.open_transactions import KINDS as TRANSACTION_KINDS
 from kohort.broker.events.schema import BY_NAME
@@ -379,6 +378,9 @@ class Accounting:
         self._rest_s = max(ROUND_S, work * FACT_S / SHARE)
 
     def _find(self, name: str) -> Iterator[None]:
+        # Loaded for the first round, so that brokers with readers start sooner.
+        from kohort.broker.events.findings.rules import steps
+
         group = self._folding.groups.get(name)
         if group is None:
             return

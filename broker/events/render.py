@@ -113,15 +113,17 @@ def _deleted(fields: Fields, _: float) -> Fields:
 
 
 def _join_completed(fields: Fields, time: float) -> Fields:
-    """Raw: ``before``, ``after``, ``started`` and ``waits``.
+    """Raw: ``before``, ``after``, ``started``, ``waits`` and ``told``.
 
     The first two are rows that begin with a member's id. ``waits`` has, by member id,
     when the wait ended and whether the member joined; None if it lasted to the end.
+    ``told`` has when members learned of the rebalance.
     """
     now, started = ns(time), ns(fields["started"])
     before = [row[0] for row in fields["before"]]
     after = [row[0] for row in fields["after"]]
     known, current = set(before), set(after)
+    told = fields["told"]
     return {
         "cause": fields["cause"],
         "members": after,
@@ -132,6 +134,7 @@ def _join_completed(fields: Fields, time: float) -> Fields:
                 "member_id": member_id,
                 "waited_ns": (now if end is None else ns(end[0])) - started,
                 "came": end is not None and end[1],
+                "told_ns": ns(told[member_id]) - started if member_id in told else None,
             }
             for member_id, end in fields["waits"].items()
         ],

@@ -16,6 +16,7 @@ class WaitRow(TypedDict):
     member_id: str
     waited_ns: int
     came: bool
+    told_ns: NotRequired[int | None]
 
 
 class PartRow(TypedDict):

@@ -123,10 +123,12 @@ class History:
         lines = [self.summary(), *map(self.explain, self.facts.rebalances)]
         for finding in self.findings:
             lines += ["", finding.title, f"  {finding.advice}"]
+            if finding.setting is not None:
+                lines.append(f"  {finding.setting}")
             shown = finding.evidence[:MOST_EVIDENCE]
             lines += [f"  - {each.text}" for each in shown]
-            if len(finding.evidence) > len(shown):
-                lines.append(f"  - and {len(finding.evidence) - len(shown)} more")
+            if finding.evidence_count > len(shown):
+                lines.append(f"  - and {finding.evidence_count - len(shown)} more")
         return "\n".join(lines)
 
     def sentences(self) -> dict[str, list[str]]:

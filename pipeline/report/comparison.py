@@ -107,6 +107,7 @@ METRICS: Final = (
     Metric("records_twice", "records processed twice", "records"),
     Metric("expired", "expired sessions", "sessions"),
     Metric("commit_failures", "refused commits", "commits"),
+    Metric("findings", "findings", "findings"),
 )
 
 

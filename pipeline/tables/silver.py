@@ -516,6 +516,40 @@ TRANSACTIONS = Table(
     ),
 )
 
+FINDINGS = Table(
+    "findings",
+    SILVER,
+    "A known problem of a group, with advice: the latest revision of a finding that was"
+    " not withdrawn. See the event for the full meaning of each column.",
+    ("run", "group", "finding"),
+    (
+        *GROUP,
+        *columns(
+            ("finding", "string", "its key in the run and group"),
+            ("code", "string", "the problem"),
+            ("title", "string", "the problem in words"),
+            ("advice", "string", "the remedy"),
+            ("is_sure", "boolean", "false: other things look the same"),
+            ("members", "array<string>", "names of the members that it is about"),
+            ("evidence_count", "bigint", "number of observations"),
+            ("from_ns", "bigint", "since_ns of the event"),
+            ("until_ns", "bigint", "of the event"),
+            ("unread_ns", "bigint", "partition-time without a reader that it cost"),
+            ("paused_ns", "bigint", "member-time in which members paused for it"),
+            ("records", "bigint", "of the event"),
+            ("setting", "string", "setting that would have helped; null: none"),
+            ("current", "string", "its value; null: unknown"),
+            ("suggested", "string", "the suggested value"),
+            (
+                "saving_ns",
+                "bigint",
+                "partition-time that it would have saved; null: unknown",
+            ),
+            ("revision", "bigint", "number of its revisions"),
+        ),
+    ),
+)
+
 SILVER_TABLES: Final = (
     RUNS,
     REBALANCES,
@@ -530,5 +564,6 @@ SILVER_TABLES: Final = (
     MOVES,
     LAGS,
     TRANSACTIONS,
+    FINDINGS,
 )
 """A table comes after those that it is made from."""

@@ -188,7 +188,8 @@ def test_a_queue_that_is_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     ana.leave()
     context.publish()
     books.finish()
-    first, *_, last = [each.fields for each in found if each.kind == "rebalance_account"]
+    kind = "rebalance_account"
+    first, *_, last = [each.fields for each in found if each.kind == kind]
     assert (first["cause"], first["is_whole"]) == ("member_joined", False)
     assert (last["cause"], last["is_whole"]) == ("member_left", True)
 

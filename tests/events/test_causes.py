@@ -94,7 +94,7 @@ def test_a_static_member_that_is_waited_for_comes_back_under_another_id() -> Non
     again = context.member("B", instance="i-B")
     again.join()
     joined = context.event("join_completed")
-    wait = {"member_id": again.member_id, "waited_ns": S, "came": True}
+    wait = {"member_id": again.member_id, "waited_ns": S, "came": True, "told_ns": None}
     assert (joined["waits"], joined["duration_ns"]) == ([wait], S)
     assert (joined["gained"], joined["lost"]) == ([], [])
 

@@ -7,12 +7,25 @@ both plays, by the clock of the script, is the truth that findings are compared 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.pipeline.played_groups import Played
-from tests.pipeline.played_scenes import CHANGES, SCRIPTS, played, wanted
+from bench.pipeline import lives
+from bench.pipeline.lives import Kind
+from tests.pipeline.played_groups import Played, Script, Step
+from tests.pipeline.played_scenes import (
+    CHANGES,
+    COOPERATIVE,
+    EAGER,
+    SCRIPTS,
+    WORTH,
+    played,
+    restarts,
+    rolling,
+    wanted,
+)
 
 from kohort.control.why import Finding, history
 
@@ -82,3 +95,40 @@ def test_savings_are_near_those_of_the_second_play(name: str) -> None:
         assert finding.setting.saving_ns is not None
         saving_s = finding.setting.saving_ns / 1e9
         assert saved_s / 2 <= saving_s <= saved_s * 1.5, (code, saved_s, saving_s)
+
+
+def crashes(away_s: float) -> list[Step]:
+    """One process crashes eight times."""
+    return restarts("crash", ((100.0 + 60 * time, 0) for time in range(8)), away_s)
+
+
+@pytest.mark.parametrize("kind", [EAGER, COOPERATIVE], ids=lambda kind: kind.protocol)
+@pytest.mark.parametrize(
+    ("code", "steps", "heartbeat_s"),
+    [
+        pytest.param("crash-loop", crashes(1), 3, id="a crash loop, back at once"),
+        pytest.param("crash-loop", crashes(20), 3, id="... after its session"),
+        pytest.param("rolling-restart", rolling(2), 1, id="quick restarts"),
+        pytest.param("rolling-restart", rolling(5), 1, id="restarts, 1 s heartbeats"),
+        pytest.param("rolling-restart", rolling(10), 1, id="slow restarts"),
+    ],
+)
+def test_static_membership_is_advised_where_it_helps(
+    kind: Kind,
+    code: str,
+    steps: list[Step],
+    heartbeat_s: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both ways are played: partitions of a static member wait while it restarts."""
+    monkeypatch.setattr(lives, "HEARTBEAT_S", heartbeat_s)
+    dynamic = Played(Script(kind, steps))
+    dynamic.play()
+    static = Played(Script(replace(kind, is_static=True), steps))
+    static.play()
+    found = history(dynamic.events("r", "g"), "g").findings
+    (finding,) = [each for each in found if each.code == code]
+    is_better = static.downtime_s < dynamic.downtime_s * (1 - WORTH)
+    assert (finding.setting is not None) == is_better
+    words = ("does not help", "Do not make them static")
+    assert any(each in finding.advice for each in words) != is_better

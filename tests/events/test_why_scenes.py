@@ -99,6 +99,110 @@ def the_clock_ends_a_rebalance() -> Stream:
     return stream
 
 
+# -- other things that tests do
+
+
+def command(stream: Stream, cause: str, name: str | None = None, **more: Any) -> None:
+    """A command of a test."""
+    stream.say("commanded", name, cause=cause, **more)
+
+
+def strike(stream: Stream, name: str, cause: str, api: str = "Heartbeat") -> None:
+    """A fault strikes a request of a member."""
+    rule = {"fault_id": 1, "fault": "fault 1", "api": api}
+    stream.say("fault_struck", name, cause=cause, **rule)
+
+
+@scene()
+def a_test_kicks_members_and_rebalances() -> Stream:
+    """Whatever a command does is its own doing, as often as it may be."""
+    stream = quiet("ana", "ben")
+    for number in range(5):
+        command(stream, "kick", "ana")
+        stream.say("member_kicked", "ana", cause="commanded", silent_ns=0)
+        stream.members.remove("ana")
+        stream.rebalance("member_kicked", "ana")
+        stream.say("commit_refused", "ana", error="UNKNOWN_MEMBER_ID", offsets=[])
+        stream.comes("ana", connection=number)
+        stream.rebalance("member_joined", "ana")
+        command(stream, "rebalance")
+        stream.rebalance("requested", joins={"ana": 2, "ben": 7})
+        stream.wait(5)
+    return stream
+
+
+@scene()
+def a_test_mutes_a_member() -> Stream:
+    """The end of its session is the command's."""
+    stream = quiet("ana", "ben")
+    command(stream, "mute", "ana")
+    stream.wait(45)
+    expire(stream, "ana", cause="commanded", is_connected=True)
+    return stream
+
+
+@scene()
+def a_test_holds_a_group() -> Stream:
+    """A member that gave up in the hold is not slow, and the leader is not late."""
+    stream = quiet("ana", "ben")
+    for name in ("cleo", "dora", "eve"):
+        command(stream, "hold", held_in="PreparingRebalance")
+        stream.comes(name)
+        stream.starts("member_joined", name)
+        began = stream.now
+        stream.wait(20)
+        command(stream, "release", held_in="PreparingRebalance")
+        for other in ("ana", "ben"):
+            stream.rejoins(other)
+        stream.joined("all_joined", began)
+        stream.divided({})
+        stream.wait(30)
+    return stream
+
+
+@scene()
+def a_test_limits_a_group() -> Stream:
+    """group.max.size is not to be raised."""
+    stream = quiet("ana", "ben")
+    command(stream, "limit", max_size=2)
+    refused = {"cause": "full", "error": "GROUP_MAX_SIZE_REACHED"}
+    for _ in range(6):
+        stream.say("member_refused", "cleo", host="/h", **refused)
+    return stream
+
+
+@scene("faults-struck")
+def heartbeats_are_swallowed() -> Stream:
+    """Its session expires in the fault: it did not crash, hang, or pause."""
+    stream = quiet("ana", "ben", connected=True)
+    for _ in range(15):
+        stream.wait(3)
+        strike(stream, "ana", "swallow")
+    expire(stream, "ana", is_connected=True, is_active=True)
+    stream.say("commit_refused", "ana", error="UNKNOWN_MEMBER_ID", offsets=[])
+    stream.comes("ana", connection=1)
+    stream.rebalance("member_joined", "ana")
+    return stream
+
+
+@scene("faults-struck")
+def joins_are_delayed() -> Stream:
+    """The member is not slow to rejoin."""
+    stream = quiet("ana", "ben", protocol="cooperative-sticky")
+    for name in ("cleo", "dora"):
+        stream.comes(name)
+        stream.starts("member_joined", name)
+        began = stream.now
+        strike(stream, "ana", "delay", "JoinGroup")
+        stream.rejoins("ben")
+        stream.wait(12)
+        stream.rejoins("ana")
+        stream.joined("all_joined", began)
+        stream.divided({})
+        stream.wait(60)
+    return stream
+
+
 # -- sessions
 
 
@@ -301,6 +405,75 @@ def a_transaction_names_no_member() -> Stream:
     return stream
 
 
+# -- what rebalances wait for
+
+
+def newcomer_waits(stream: Stream, told_s: float, joined_s: float) -> None:
+    """A member comes; ana learns of it, and rejoins, after these times."""
+    stream.comes("cleo")
+    stream.starts("member_joined", "cleo")
+    began = stream.now
+    stream.rejoins("ben")
+    stream.wait(joined_s)
+    stream.rejoins("ana")
+    wait = {"member_id": stream.ids["ana"], "waited_ns": stream.now - began}
+    told_ns = round(told_s * SECOND)
+    stream.joined("all_joined", began, [{**wait, "came": True, "told_ns": told_ns}])
+    stream.divided({})
+    stream.wait(60)
+    stop(stream, "cleo")
+    stream.wait(60)
+
+
+@scene("rare-heartbeats")
+def heartbeats_are_rare() -> Stream:
+    """It rejoins at once when it learns of the rebalance."""
+    stream = quiet("ana", "ben", protocol="cooperative-sticky")
+    for _ in range(2):
+        newcomer_waits(stream, 12, 12.1)
+    return stream
+
+
+@scene("slow-to-rejoin")
+def a_member_is_busy_with_a_batch() -> Stream:
+    """It learns of the rebalance in time, and rejoins after its batch."""
+    stream = quiet("ana", "ben", protocol="cooperative-sticky")
+    for _ in range(2):
+        newcomer_waits(stream, 2, 12.1)
+    return stream
+
+
+@scene()
+def heartbeats_every_three_seconds() -> Stream:
+    """Kafka's default."""
+    stream = quiet("ana", "ben", protocol="cooperative-sticky")
+    for _ in range(2):
+        newcomer_waits(stream, 2.9, 3)
+    return stream
+
+
+@scene("slow-leader")
+def the_leader_is_late() -> Stream:
+    """All members wait for its assignment."""
+    stream = quiet("ana", "ben")
+    for name in ("cleo", "dora"):
+        stream.comes(name)
+        stream.rebalance("member_joined", name, sync_s=4)
+        stream.wait(60)
+    return stream
+
+
+@scene()
+def a_group_grows() -> Stream:
+    """Planned: each newcomer takes its share."""
+    stream = quiet("ana", "ben")
+    for name in ("cleo", "dora"):
+        stream.comes(name)
+        stream.rebalance("member_joined", name, joins={"ana": 0.4, "ben": 1.5})
+        stream.wait(60)
+    return stream
+
+
 # -- starts and stops
 
 
@@ -373,6 +546,124 @@ def a_rolling_restart() -> Stream:
     stream = quiet("ana", "ben", "cleo")
     restart(stream, "ana")
     restart(stream, "ben")
+    return stream
+
+
+def deployment(*names: str, static: bool = False) -> Stream:
+    """A group whose members have the names of pods."""
+    stream = Stream(protocol="cooperative-sticky")
+    for name in names:
+        stream.comes(name, name if static else None)
+    owned = {name: range(i * 4, i * 4 + 4) for i, name in enumerate(names)}
+    stream.rebalance("member_joined", names[0], joins={}, owned=owned)
+    stream.wait(600)
+    return stream
+
+
+@scene("renamed-members")
+def pods_have_other_names_after_a_restart() -> Stream:
+    """A Deployment: each pod has a name of its own."""
+    stream = deployment("billing-7d9f-abc", "billing-7d9f-def", "billing-7d9f-ghi")
+    restart(stream, "billing-7d9f-abc", "billing-85c4-xyz")
+    restart(stream, "billing-7d9f-def", "billing-85c4-uvw")
+    return stream
+
+
+@scene("renamed-members")
+def a_new_pod_comes_before_the_old_one_goes() -> Stream:
+    """A Deployment with a surge of one."""
+    stream = deployment("billing-7d9f-abc", "billing-7d9f-def")
+    for old, new in (("abc", "85c4-xyz"), ("def", "85c4-uvw")):
+        stream.comes(f"billing-{new}")
+        stream.rebalance("member_joined", f"billing-{new}")
+        stream.wait(20)
+        stream.leaves(f"billing-7d9f-{old}")
+        stream.rebalance("member_left", f"billing-7d9f-{old}")
+        stream.wait(20)
+    return stream
+
+
+@scene("renamed-members")
+def static_members_have_other_ids_after_a_restart() -> Stream:
+    """Their old places stay until the sessions expire."""
+    stream = deployment("billing-1a2b", "billing-3c4d", static=True)
+    for old, new in (
+        ("billing-1a2b", "billing-5e6f"),
+        ("billing-3c4d", "billing-7a8b"),
+    ):
+        stream.wait(20)
+        stream.comes(new, new)
+        stream.rebalance("member_joined", new)
+        stream.wait(25)
+        expire(stream, old, is_connected=False)
+    return stream
+
+
+@scene()
+def a_group_shrinks_and_grows() -> Stream:
+    """A member less at night, and one more in the morning."""
+    stream = deployment("billing-1", "billing-2", "billing-3")
+    stop(stream, "billing-3", "billing-2")
+    stream.wait(8 * 3600)
+    for name in ("billing-4", "billing-5"):
+        stream.comes(name)
+        stream.rebalance("member_joined", name)
+        stream.wait(60)
+    return stream
+
+
+@scene("visitor")
+def somebody_joins_to_debug() -> Stream:
+    """A console consumer with the id of the group."""
+    stream = deployment("billing-1", "billing-2")
+    stream.comes("rdkafka")
+    stream.rebalance("member_joined", "rdkafka")
+    stream.wait(20)
+    stop(stream, "rdkafka")
+    return stream
+
+
+@scene()
+def a_member_of_the_service_comes_for_a_while() -> Stream:
+    """It has the name of the others."""
+    stream = deployment("billing-1", "billing-2")
+    stream.comes("billing-3")
+    stream.rebalance("member_joined", "billing-3")
+    stream.wait(20)
+    stop(stream, "billing-3")
+    return stream
+
+
+# -- commits
+
+
+def commits(stream: Stream, name: str, partition: int) -> None:
+    """A member commits a partition of t."""
+    row = {"topic": "t", "partition": partition, "offset": 5, "end_offset": 9}
+    stream.say("offsets_committed", name, offsets=[row], producer_id=None)
+
+
+@scene("commit-of-former-owner")
+def a_worker_commits_what_its_consumer_has_lost() -> Stream:
+    """The generation is the current one, so the broker takes it."""
+    stream = quiet("ana", "ben", protocol="cooperative-sticky")
+    stream.comes("cleo")
+    owned = {"ana": [0, 1, 2], "ben": range(4, 7), "cleo": [3, 7]}
+    stream.rebalance("member_joined", "cleo", owned=owned)
+    commits(stream, "ana", 3)
+    return stream
+
+
+@scene()
+def members_commit_their_own_partitions() -> Stream:
+    """And one that was given up, and has no owner yet (KIP-429)."""
+    stream = quiet("ana", "ben", protocol="cooperative-sticky")
+    commits(stream, "ana", 3)
+    stream.comes("cleo")
+    owned = {"ana": [0, 1, 2], "ben": range(4, 7), "cleo": []}
+    stream.rebalance("member_joined", "cleo", owned=owned)
+    commits(stream, "ana", 3)
+    commits(stream, "ben", 4)
     return stream
 
 

@@ -146,6 +146,20 @@ def test_a_transaction_that_was_aborted_by_its_timeout() -> None:
     )
 
 
+def test_a_transaction_that_timed_out_as_the_clock_was_moved() -> None:
+    """Its producer had no time to commit."""
+    stream, producer = scene()
+    producer.begins(3)
+    stream.clock_moves(61, credits_heartbeats=True)
+    stream.wait(61)
+    producer.ends("timeout")
+    found = findings(stream)
+    assert {*found} == {"clock-advanced"}
+    assert found["clock-advanced"].title == (
+        "A test moved the clock ahead by 1 min 1 s: 1 transaction timed out"
+    )
+
+
 def test_two_producers_with_one_transactional_id() -> None:
     """Each takes it from the other."""
     stream, producer = scene()

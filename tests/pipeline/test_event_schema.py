@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.pipeline.test_stream import told, without_nulls
 
-from kohort.broker.events import advice, words
+from kohort.broker.events import words
 from kohort.broker.events.formats import spark_schema
 from kohort.broker.events.schema import BY_NAME, SCHEMA_VERSION
 from kohort.pipeline import bronze, event_schema
@@ -27,9 +27,8 @@ as Parquet, with the columns of that time."""
 
 
 def text() -> str:
-    """The file: the wide table, the kinds, the words, and the thresholds of advice."""
-    shared = {"words": words.as_json(), "advice": advice.as_json()}
-    more = {"kinds": sorted(BY_NAME), **shared}
+    """The file: the wide table, the kinds, and the words."""
+    more = {"kinds": sorted(BY_NAME), "words": words.as_json()}
     return json.dumps({**spark_schema(), **more}, indent=1) + "\n"
 
 

@@ -41,6 +41,29 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignCommit:
+    """A commit of a partition that another member owned.
+
+    Attributes:
+        at_ns: when.
+        sequence: of the event.
+        generation: the group's.
+        member_id: the member that committed.
+        owner: the partition's owner.
+        partition: the partition.
+        offset: the committed offset.
+    """
+
+    at_ns: int
+    sequence: int
+    generation: int | None
+    member_id: str
+    owner: str
+    partition: Partition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class LooseOffsets:
     """Offsets of a transaction that named no member, while the group had members.
 
@@ -240,6 +263,7 @@ class Facts:
         lives: of member ids, in order of their beginnings.
         returns: of the processes of members that went, by the ids of those.
         refusals: of JoinGroups and commits, in order.
+        foreign_commits: of partitions of other members, in order: one for each commit.
         loose_offsets: those of transactions that named no member, in order.
         too_large: records that the log refused, in order.
         replacements: of static members, in order.
@@ -279,6 +303,7 @@ class Facts:
     lives: Sequence[Life]
     returns: Mapping[str, Return]
     refusals: Sequence[Refusal]
+    foreign_commits: Sequence[ForeignCommit]
     loose_offsets: Sequence[LooseOffsets]
     too_large: Sequence[TooLarge]
     replacements: Sequence[Replacement]

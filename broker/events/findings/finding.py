@@ -84,6 +84,15 @@ class Setting:
     current: str | None = None
     saving_ns: int | None = None
 
+    def __str__(self) -> str:
+        """As in "session.timeout.ms: 15000 (it was 45000), saves about ..."."""
+        was = f" (it was {self.current})" if self.current else ""
+        saves = ""
+        if self.saving_ns:
+            saved = product(self.saving_ns, "partition")
+            saves = f", saves about {saved} without a reader"
+        return f"{self.name}: {self.suggested}{was}{saves}"
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -20,6 +20,7 @@ from kohort.broker.events.findings.facts import (
     Advance,
     Command,
     Facts,
+    ForeignCommit,
     LooseOffsets,
     Refusal,
     Repeated,
@@ -226,6 +227,7 @@ class _Group:
         self.found: dict[str, Finding | None] = {}
         self.delays: list[int] = []
         self.refusals: list[Refusal] = []
+        self.foreign_commits: list[ForeignCommit] = []
         self.loose_offsets: list[LooseOffsets] = []
         self.too_large: list[TooLarge] = []
         self.replacements: list[Replacement] = []
@@ -289,7 +291,13 @@ class _Group:
     def trim(self) -> int:
         """Drops the oldest of each kind if there are many; returns their rows."""
         rows: list[list[Any]] = [self.delays, self.refusals, self.too_large]
-        rows += [self.loose_offsets, self.replacements, self.strikes, self.unused]
+        rows += [
+            self.foreign_commits,
+            self.loose_offsets,
+            self.replacements,
+            self.strikes,
+            self.unused,
+        ]
         rows += [self.rewound, self.repeated, self.skips, self.quiet]
         for each in (*rows, self.commands):
             if len(each) > 2 * MOST:
@@ -340,6 +348,7 @@ class _Group:
             lives=[*membership.lives],
             returns={row.previous_id: row for r in rebalances for row in r.returns},
             refusals=[*self.refusals],
+            foreign_commits=[*self.foreign_commits],
             loose_offsets=[*self.loose_offsets],
             too_large=[*self.too_large],
             replacements=[*self.replacements],
@@ -413,6 +422,28 @@ class _Group:
     def _committed(self, event: Event) -> None:
         rows = event.get("offsets") or ()
         self.committed.update((row["topic"], row["partition"]) for row in rows)
+        owned = self.accounts.ownership.owned
+        own = owned.get(event.get("member_id") or "")
+        if own is None:
+            return
+        for row in rows:
+            partition = row["topic"], row["partition"]
+            if partition in own:
+                continue
+            owner = self.accounts.ownership.last.get(partition, "")
+            if partition in owned.get(owner, ()):
+                self.foreign_commits.append(
+                    ForeignCommit(
+                        at_ns=self.accounts.now,
+                        sequence=event["sequence"],
+                        generation=event.get("generation"),
+                        member_id=event["member_id"],
+                        owner=owner,
+                        partition=partition,
+                        offset=int(row["offset"]),
+                    )
+                )
+                return
 
     def _unchecked(self, event: Event) -> None:
         self.loose_offsets.append(

@@ -11,11 +11,13 @@ from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.rules import (
     delivery,
     faults,
+    identities,
     members,
     rebalances,
     refusals,
     sessions,
     transactions,
+    waits,
 )
 
 Rule = Callable[[Facts, Names], Iterator[Finding]]
@@ -28,6 +30,8 @@ RULES: tuple[Rule, ...] = (
     members.max_poll_interval,
     members.crash_loop,
     members.rolling_restart,
+    identities.renamed,
+    identities.visitor,
     members.static_member_expired,
     members.static_member_left,
     sessions.crashed,
@@ -41,6 +45,8 @@ RULES: tuple[Rule, ...] = (
     rebalances.many_initial_rebalances,
     rebalances.missed_rebalance_timeout,
     rebalances.slow_to_rejoin,
+    waits.rare_heartbeats,
+    waits.slow_leader,
     rebalances.sync_timeout,
     rebalances.records_too_large,
     rebalances.eager_for_nothing,
@@ -54,6 +60,7 @@ RULES: tuple[Rule, ...] = (
     refusals.inconsistent_protocols,
     refusals.instance_id_twice,
     refusals.commits_too_late,
+    refusals.commits_of_others,
     refusals.commits_from_outside,
     delivery.went_back,
     delivery.skipped,

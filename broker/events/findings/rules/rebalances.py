@@ -20,6 +20,7 @@ from kohort.broker.events.findings.finding import (
     of_rebalance,
 )
 from kohort.broker.events.findings.names import Names, cut
+from kohort.broker.events.findings.rules.waits import HELD_UP_NS, is_told_late
 from kohort.broker.events.findings.words import duration, head, many
 from kohort.broker.events.words import COOPERATIVE
 
@@ -30,9 +31,6 @@ HELD_UP = 2
 """Rebalances that one member has to hold up: one may have been a pause."""
 EAGER_REBALANCES = 3
 """Eager rebalances that show that partitions return: one or two are a deployment."""
-HELD_UP_NS = 5 * SECOND
-"""Waits for one member that are too long. A member learns of a rebalance with its next
-heartbeat, 3 s by default (heartbeat.interval.ms), and needs some time to revoke."""
 EAGER_PAUSE_NS = SECOND
 """The least total pause that an eager rebalance has to cost on average: less goes
 unnoticed."""
@@ -170,8 +168,11 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
     for each in facts.rebalances:
         if _is_tests(each, facts):
             continue
+        told_late = {w.member_id for w in each.waits if is_told_late(w)}
         for wait in each.pieces:
             if wait.what != "join" or wait.member_id is None:
+                continue
+            if wait.member_id in told_late:
                 continue
             if wait.duration_ns >= HELD_UP_NS:
                 name = names.of(wait.member_id)

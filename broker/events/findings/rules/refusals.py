@@ -269,6 +269,35 @@ def commits_of_members(facts: Facts) -> Iterator[tuple[Refusal, str]]:
                 yield refusal, left[before - 1][1]
 
 
+def commits_of_others(facts: Facts, names: Names) -> Iterator[Finding]:
+    """Commits of partitions that another member owns: the broker takes them."""
+    found = facts.foreign_commits
+    if found:
+        yield Finding(
+            "commit-of-former-owner",
+            f"Members committed partitions that others owned: "
+            f"{many(len(found), 'time')}",
+            "The broker checks a commit's member and generation, not its partitions. "
+            "Such a commit moves the offset of the new owner back, or ahead of records "
+            "that it has not processed. Drop the offsets of a partition when it is "
+            "revoked or lost (onPartitionsRevoked, onPartitionsLost), after a last "
+            "commit; do not keep them in a map of all partitions, or in a worker that "
+            "goes on.",
+            tuple(
+                Evidence(
+                    each.at_ns,
+                    f"{names.of(each.member_id)} committed {each.offset} for "
+                    f"{cut(each.partition[0])}-{each.partition[1]}, which "
+                    f"{names.of(each.owner)} owned",
+                    each.sequence,
+                    each.generation,
+                    (names.of(each.member_id), names.of(each.owner)),
+                )
+                for each in found
+            ),
+        )
+
+
 def commits_from_outside(facts: Facts, names: Names) -> Iterator[Finding]:
     """Commits of a client that is no member, while the group has members."""
     own = {id(refusal) for refusal, _ in commits_of_members(facts)}

@@ -18,6 +18,7 @@ from kohort.broker.events.findings import savings
 from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.finding import Cost, Finding, gone
 from kohort.broker.events.findings.names import Names
+from kohort.broker.events.findings.rules.identities import swapped
 from kohort.broker.events.findings.words import duration, many, product
 
 
@@ -61,7 +62,7 @@ def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
 
 def static_member_gone(facts: Facts, names: Names) -> Iterator[Finding]:
     """Static members whose sessions expired, and that did not come back."""
-    alive = _alive(facts).keys() | facts.returns.keys()
+    alive = _alive(facts).keys() | facts.returns.keys() | swapped(facts)
     found = {
         member_id: life
         for member_id, life in _expired(facts, is_static=True).items()

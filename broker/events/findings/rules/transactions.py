@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from kohort.broker.events.account.values import Partition
 from kohort.broker.events.findings.facts import Facts, LooseOffsets
 from kohort.broker.events.findings.finding import Evidence, Finding
+from kohort.broker.events.findings.interventions import moved_ns, moved_past
 from kohort.broker.events.findings.names import Names, cut
 from kohort.broker.events.findings.transactions import (
     LONG_NS,
@@ -77,9 +78,14 @@ def _open(facts: Facts) -> list[Transaction]:
     found = [
         each
         for each in facts.transactions
-        if each.ended_ns is None and now - each.started_ns >= OPEN_NS
+        if each.ended_ns is None and _open_ns(each, now, facts) >= OPEN_NS
     ]
     return sorted(found, key=lambda each: each.started_ns)
+
+
+def _open_ns(each: Transaction, until_ns: int, facts: Facts) -> int:
+    """How long it was open by then, without time that a test skipped."""
+    return until_ns - each.started_ns - moved_ns(facts, each.started_ns, until_ns)
 
 
 def _held(transaction: Transaction, facts: Facts) -> frozenset[Partition]:
@@ -109,6 +115,7 @@ def long_transactions(facts: Facts, _: Names) -> Iterator[Finding]:
         for each in facts.transactions
         if each.ended_ns is not None
         and each.ended_by not in {"timeout", "fenced", "operator"}
+        and _open_ns(each, each.ended_ns, facts) >= LONG_NS
         and not facts.partitions.isdisjoint(each.partitions)
     ]
     if not found:
@@ -156,7 +163,11 @@ def loose_offsets(facts: Facts, _: Names) -> Iterator[Finding]:
 
 def timed_out(facts: Facts, _: Names) -> Iterator[Finding]:
     """Transactions that the coordinator aborted because of their timeout."""
-    found = [each for each in facts.transactions if each.ended_by == "timeout"]
+    found = [
+        each
+        for each in facts.transactions
+        if each.ended_by == "timeout" and not moved_past(each, facts)
+    ]
     if not found:
         return
     refused = [each for each in facts.fenced if each.by == "timeout"]
