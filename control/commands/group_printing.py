@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from kohort.broker.events.delivery.words import REASONS, SKIP_REASONS
+from kohort.broker.events.delivery_words import REASONS, SKIP_REASONS, WENT_BACK
 from kohort.control.tables import show, table
 from kohort.control.terminal import printable, ranges
 
@@ -98,7 +98,7 @@ def _delivery_rows(found: dict[str, Any]) -> Iterator[tuple[object, ...]]:
     for each in found["went_back"]:
         offsets = f"{each['previous']} to {each['offset']}"
         who = each["member_id"] or each["client_id"] or None
-        what, why = "offset went back", each["reason"]
+        what, why = "offset went back", WENT_BACK[each["reason"]]
         yield _name(each), offsets, None, what, None, who, why
     for each in found["open"]:
         what = "not fetched since it moved"

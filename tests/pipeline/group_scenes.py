@@ -137,16 +137,17 @@ class Group:
         values = {"cause": cause, "time_s": at} | more
         self.s.add("silver/refusals", run="r", group=self.name, **values)
 
-    def twice(self, sequence: int, why: str = "refused") -> None:
-        """Adds records that were processed twice."""
+    def twice(self, sequence: int, reason: str = "commit_refused") -> None:
+        """Adds records that were sent again."""
         self.s.add(
-            "silver/reprocessed",
+            "silver/delivery",
             run="r",
             group=self.name,
             node=0,
             sequence=sequence,
             time_s=1,
-            why=why,
+            what="again_certain",
+            reason=reason,
             records=10,
         )
 

@@ -357,7 +357,7 @@ def processed_twice_in_two_commits(g: Group) -> None:
 def rewound(g: Group) -> None:
     """An admin set the offsets back on purpose."""
     for sequence in range(5):
-        g.twice(sequence, "rewound")
+        g.twice(sequence, "admin")
     refused(g, "ILLEGAL_GENERATION")
 
 

@@ -168,8 +168,8 @@ def sticky_assignor() -> Column:
 def of_commits(frames: Frames) -> DataFrame:
     """Numbers of groups: records that were processed twice, and commits too late."""
     twice = (
-        frames["silver/reprocessed"]
-        .where("why = 'refused'")
+        frames["silver/delivery"]
+        .where("reason = 'commit_refused'")
         .groupBy(*by(*GROUP))
         .agg(
             F.count_distinct("node", "sequence").alias("twice"),
