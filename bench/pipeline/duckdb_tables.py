@@ -89,16 +89,6 @@ TABLES: Final[Mapping[str, str]] = MappingProxyType(
                 SELECT *, unnest(offsets) AS o FROM events
                 WHERE kind IN ('offsets_committed', 'commit_refused')
             )""",
-        "reprocessed": """
-            SELECT * FROM (
-                SELECT run, "group", topic, "partition", time_ns, member_id, "offset",
-                    max("offset") FILTER (error IS NULL) OVER (
-                        PARTITION BY run, "group", topic, "partition"
-                        ORDER BY time_ns, node, sequence
-                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-                    ) - "offset" AS records
-                FROM commits
-            ) WHERE records > 0""",
         "lags": """
             WITH changes AS (
                 SELECT run, "group", time_ns, node, sequence,

@@ -308,7 +308,13 @@ class Accounting:
         assert self.sources is not None
         accounts = self._folding.accounts.groups.get(group.group_id)
         fields = group.news(accounts, self.sources.count_records)
-        if fields["received"] or fields["again"] or fields["skips"]:
+        before, group.told_uncommitted = group.told_uncommitted, fields["uncommitted"]
+        if (
+            fields["received"]
+            or fields["again"]
+            or fields["skips"]
+            or fields["uncommitted"] != before
+        ):
             weight = 1 + len(fields["again"]) + len(fields["skips"])
             last = None if accounts is None else accounts.last
             generation = None if last is None else last.generation

@@ -56,6 +56,7 @@ class GroupDelivery:
         partitions: by (topic, partition).
         went_back: commits below the committed offset.
         rewound: those of them that no event has told.
+        told_uncommitted: records not committed, by the last event.
         loaded: offsets that a coordinator has loaded.
     """
 
@@ -64,6 +65,7 @@ class GroupDelivery:
         self.partitions: dict[Partition, PartitionDelivery] = {}
         self.went_back: deque[WentBack] = deque(maxlen=MOST_BACK)
         self.rewound: list[WentBack] = []
+        self.told_uncommitted = 0
         self.loaded: dict[Partition, int] = {}
         # The generation in which a topic was first assigned.
         self._first: dict[str, int] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kohort.broker.events.delivery.words import REASONS, SKIP_REASONS
+from kohort.broker.events.delivery_words import REASONS, SKIP_REASONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

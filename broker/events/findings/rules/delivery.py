@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kohort.broker.events.delivery.words import SKIP_REASONS
+from kohort.broker.events.delivery_words import SKIP_REASONS
 from kohort.broker.events.findings.facts import Facts, Repeated, Rewound, Skip
 from kohort.broker.events.findings.finding import Cost, Evidence, Finding, Setting
 from kohort.broker.events.findings.names import Names

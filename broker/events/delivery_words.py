@@ -31,3 +31,9 @@ SKIP_REASONS: Final[Mapping[str, str]] = {
     "seek": "the reader began further on: a seek",
 }
 """Why records were skipped."""
+WENT_BACK: Final[Mapping[str, str]] = {
+    "commit": "a commit of a member, or of a client outside the group",
+    "transaction": "a commit in a transaction",
+    "admin": "a reset by an admin, while the group had no members",
+}
+"""How a committed offset went back."""
