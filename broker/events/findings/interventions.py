@@ -51,7 +51,7 @@ def moved_before(rebalance: Account, facts: Facts) -> list[Advance]:
     """The advances of the clock that ended a session, which began the rebalance."""
     return [
         advance
-        for life in _lives_of(rebalance, facts)
+        for life in lives_of(rebalance, facts)
         for advance in moved_out(life, facts)
     ]
 
@@ -160,8 +160,10 @@ def is_limited(facts: Facts, at_ns: int) -> bool:
     return is_limited
 
 
-def _lives_of(rebalance: Account, facts: Facts) -> list[Life]:
-    """The lives of members whose end began the rebalance."""
+def lives_of(rebalance: Account, facts: Facts) -> list[Life]:
+    """The lives of members whose expired sessions began the rebalance."""
+    if rebalance.cause != "session_expired":
+        return []
     culprits = {*rebalance.culprits, *(each.member_id for each in rebalance.departures)}
     return [
         life
