@@ -99,6 +99,9 @@ class Connection(asyncio.Protocol):
     Args:
         node: the node that the client has connected to.
         connections: the server's set of open connections.
+
+    Attributes:
+        reads: how often bytes have arrived.
     """
 
     # CPython reads the attributes of an object with 30 or more of them more slowly.
@@ -128,6 +131,7 @@ class Connection(asyncio.Protocol):
         "_worked_on",
         "client_address",
         "node",
+        "reads",
         "software_name",
         "software_version",
     )
@@ -135,6 +139,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, node: Node, connections: set[Connection]) -> None:
         self.node = node
         self.client_address = ""
+        self.reads = 0
         self.software_name = ""
         self.software_version = ""
         self._connections = connections
@@ -233,6 +238,10 @@ class Connection(asyncio.Protocol):
         self._connections.discard(self)
         number = self._client[1].connection
         self.node.cluster.open_connections.pop(number or 0, None)
+        if self.node.cluster.fetch_watch is not None:
+            self.node.cluster.fetch_watch.ended(self)
+        if self.node.is_open:
+            self.node.connection_closed(number or 0)
         self._flow.disconnect()
         self._frames.clear()
         if not self._closed.done():
@@ -249,6 +258,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Handles the requests that these bytes complete."""
         self._activity += 1
+        self.reads += 1
         if self._failure is not None:
             # The bytes after a frame of an impossible size have no meaning.
             return

@@ -104,7 +104,7 @@ class Cluster:
         changes: number of changes to saved state; continues after a restart.
         connections: the number of connections that all nodes have accepted.
         open_connections: the open connections, by number.
-        fetch_watch: notes the records sent to clients; None: they are not needed.
+        fetch_watch: notes the fetches of clients; None: nobody reads accounts.
     """
 
     def __init__(
@@ -393,7 +393,7 @@ class Cluster:
 
     def _drop_partition(self, topic: Topic, index: int, partition: Partition) -> None:
         if self.fetch_watch is not None:
-            self.fetch_watch.runs.pop(partition.name, None)
+            self.fetch_watch.dropped(partition)
         if self._storage is None:
             partition.close()
             return
@@ -573,6 +573,8 @@ class Node:
         commit: handles a commit that is answered at once; see `GroupDriver.commit`.
         commit_refused: publishes that offsets were refused before they reached a
             coordinator.
+        note_sync: notes the connection of a member's SyncGroup.
+        connection_closed: publishes that the connection of members is closed.
         fetch_sessions: its fetch sessions (KIP-227).
         has_producer_ids: whether it hands out producer ids. A node of Kafka has none
             at the first InitProducerId; see `plays_first_use`.
@@ -594,6 +596,8 @@ class Node:
         self.wait_to_sync = partial(cluster.shards.wait_to_sync, node_id)
         self.commit = partial(cluster.shards.commit, node_id)
         self.commit_refused = partial(cluster.shards.commit_refused, node_id)
+        self.note_sync = cluster.shards.disconnections.synced
+        self.connection_closed = cluster.shards.connection_closed
         self.counters: ApiCounters | None = None
         self.started_with: Mapping[str, str] = {}
         self.fetch_sessions = cluster.fetch_sessions()

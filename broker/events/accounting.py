@@ -1,12 +1,14 @@
-"""Publishes accounts of rebalances, and findings, while a reader wants them.
+"""Publishes accounts and findings, off the hot path, while a reader wants them.
 
 1. A published event only goes into a queue here, still raw.
 2. In the next turns of the event loop, a few steps of work are done per turn. A step
    renders an event and passes it to `kohort.broker.events.account`, or renders some
    rows of an account that is settled.
 3. With its last row the account becomes an event of the node that saw the rebalance
-   begin. Only then is the next event in the queue handled.
-4. A second after that, a round of findings begins: the rules look at each group with
+   begin, or time without a reader end. Only then is the next event handled.
+4. Notes of fetches (`kohort.broker.fetch_watch`) stand in the same queue. The account
+   of delivery (`kohort.broker.events.delivery`) takes both.
+5. A second after that, a round of findings begins: the rules look at each group with
    new events, one rule per turn. Findings that are new or have changed become events.
    The more work a round was, the later is the next one, and a group with a long
    history is looked at less often.
@@ -21,32 +23,37 @@ from typing import Final
 
 from kohort.broker.coordinator.effects import Notice, Who
 from kohort.broker.coordinator.events import Client
-from kohort.broker.events.account import Account
-from kohort.broker.events.account.flow import KINDS
+from kohort.broker.events.account import Account, UnreadAccount
+from kohort.broker.events.account.flow import ACCOUNTS, DERIVED, KINDS
 from kohort.broker.events.account.values import Event, key_of
+from kohort.broker.events.delivery.account import Deliveries, GroupDelivery
+from kohort.broker.events.delivery.notes import Note
+from kohort.broker.events.delivery.values import Delivery, WentBack
 from kohort.broker.events.findings.finding import Finding
 from kohort.broker.events.findings.fold import CLOCK, Folding, weigh
 from kohort.broker.events.findings.fold import KINDS as KINDS_OF_FINDINGS
 from kohort.broker.events.findings.names import Names
-from kohort.broker.events.findings.rules import steps
 from kohort.broker.events.findings.told import Told
 from kohort.broker.events.open_transactions import KINDS as TRANSACTION_KINDS
 from kohort.broker.events.schema import BY_NAME
 from kohort.broker.events.seen import Seen
+from kohort.broker.events.sources import Sources, Watch
 from kohort.broker.long_work import DONE
 
-KIND: Final = "rebalance_account"
-
 FINDING: Final = "finding"
+_COMMITTED: Final = "offsets_committed"
+_ASSIGNED: Final = frozenset({"member_synced", "partitions_changed"})
+_OF_DELIVERY: Final = frozenset({"offsets_deleted", "offsets_expired"})
 
 UNHEARD: Final = (
     BY_NAME.keys()
     - KINDS
     - KINDS_OF_FINDINGS
     - TRANSACTION_KINDS
+    - _OF_DELIVERY
     - {"group_state", "node_started", "node_stopped", CLOCK}
-) | {KIND, FINDING, "offsets_committed"}
-"""Kinds that are not needed, such as heartbeats; commits would cost too much."""
+) | DERIVED
+"""Kinds that are not needed, such as heartbeats."""
 
 SLICE: Final = 40
 """Steps per turn: some 25 us each, so about a millisecond."""
@@ -70,14 +77,18 @@ ROUNDS: Final = 60
 
 
 class Accounting:
-    """Reads a stream of events; publishes the accounts of its rebalances, and findings.
+    """Reads a stream of events; publishes accounts of its groups, and findings.
 
     Args:
         publish: publishes a notice of a run's node, at a time.
         soon: calls a function in the next turn of the event loop.
         later: calls a function after some seconds.
+        sources: see `Sources`; None: without the account of delivery.
 
     Attributes:
+        sources: see Args.
+        watch: notes the fetches.
+        deliveries: the accounts of delivery, without what waits in the queue.
         idle: set while no event waits for a turn of the loop.
     """
 
@@ -86,11 +97,19 @@ class Accounting:
         publish: Callable[[str, int, Notice, float], None],
         soon: Callable[[Callable[[], None]], object],
         later: Callable[[float, Callable[[], None]], object],
+        sources: Sources | None = None,
     ) -> None:
         self._publish = publish
         self._soon = soon
         self._later = later
+        self.sources = sources
+        self.watch: Watch | None = None
         self._folding = Folding()
+        self.deliveries = Deliveries(self._folding.accounts)
+        self._readers: list[Callable[[], object]] = []
+        self._settled: set[str] = set()
+        # The run and node of the last event.
+        self._origin = "", 0
         # By group: new events since the last look, and rounds without a look.
         self._fresh: dict[str, tuple[int, int]] = {}
         self._has_transactions = False
@@ -98,7 +117,7 @@ class Accounting:
         self._round: Iterator[None] | None = None
         self._rest_s = ROUND_S
         self._is_resting = False
-        self._queue: deque[Seen] = deque()
+        self._queue: deque[Seen | Note] = deque()
         self._work: Iterator[None] = iter(())
         self._published: set[str] = set()
         self._now = 0.0
@@ -110,7 +129,7 @@ class Accounting:
     def catch_up(self, past: Iterable[Seen]) -> None:
         """Reads remembered events; accounts among them are not published again."""
         for seen in past:
-            if seen.notice.kind == KIND:
+            if seen.notice.kind in ACCOUNTS:
                 self._published.add(key_of(seen.event))
                 self._folding.take(seen.event)
             elif seen.notice.kind == FINDING:
@@ -120,9 +139,53 @@ class Accounting:
 
     def add(self, seen: Seen) -> None:
         """Queues an event; the stream calls it."""
+        kind, group_id = seen.notice.kind, seen.notice.group_id
+        if self.watch is not None:
+            client = None if seen.notice.who is None else seen.notice.who[2]
+            if client is not None:
+                # Its request shows that it has read the responses before.
+                self.watch.heard(client.connection or 0)
+            if kind in _ASSIGNED:
+                self.watch.round += 1
+        header = seen.source.header
+        self._origin = header["run"], header["node"]
         self._queue.append(seen)
         self._now = max(self._now, seen.time)
+        if kind == "group_loaded" and self.sources is not None and group_id:
+            self.deliveries.loaded(group_id, self.sources.committed(group_id))
         self._ask()
+
+    def note(self, note: Note) -> None:
+        """Queues a note of a fetch."""
+        self._queue.append(note)
+        self._ask()
+
+    def delivery(self, group_id: str) -> Delivery:
+        """The account of delivery of a group, with all events and notes so far."""
+        self.settle()
+        assert self.sources is not None
+        return self.deliveries.snapshot(group_id, self.sources.count_records)
+
+    def settle(self) -> None:
+        """Handles the whole queue at once."""
+        for _ in self._round or ():
+            pass
+        self._round = None
+        while self._go_on(SLICE):
+            pass
+
+    def tell(self) -> None:
+        """Publishes what is new in the accounts of delivery, at once."""
+        self.settle()
+        self._tell_news()
+
+    def listen(self, reader: Callable[[], object]) -> None:
+        """Calls a function after each turn that has handled something."""
+        self._readers.append(reader)
+
+    def unlisten(self, reader: Callable[[], object]) -> None:
+        """Undoes `listen`."""
+        self._readers.remove(reader)
 
     def _ask(self) -> None:
         """Schedules the next turn of the loop, once."""
@@ -133,11 +196,8 @@ class Accounting:
 
     def finish(self) -> None:
         """Handles the whole queue at once: the stream may end here."""
-        for _ in self._round or ():
-            pass
-        self._round = None
-        while self._go_on(SLICE):
-            pass
+        self.settle()
+        self._tell_news(is_end=True)
         for account in self._folding.close():
             for _ in self._tell(account):
                 pass
@@ -162,10 +222,13 @@ class Accounting:
         elif self._go_on(SLICE if len(self._queue) < BEHIND else 5 * SLICE):
             self._ask()
         else:
+            self._tell_news()
             self.idle.set()
             if self._is_dirty and not self._is_resting:
                 self._is_resting = True
                 self._later(self._rest_s, self._begin_round)
+        for reader in tuple(self._readers):
+            reader()
 
     @property
     def _is_dirty(self) -> bool:
@@ -187,21 +250,35 @@ class Accounting:
         return True
 
     def _give_up(self) -> None:
-        last = self._queue[-1].event
+        last = next((s for s in reversed(self._queue) if isinstance(s, Seen)), None)
         count = len(self._queue)
         self._queue.clear()
-        lost = {"kind": "events_lost", "group": None, "first": 0, "last": count - 1}
-        self._folding.take({**last, **lost})
+        if last is not None:
+            lost = {"kind": "events_lost", "group": None, "first": 0, "last": count - 1}
+            self._folding.take({**last.event, **lost})
 
-    def _take(self, seen: Seen) -> Iterator[None]:
+    def _take(self, seen: Seen | Note) -> Iterator[None]:
+        if not isinstance(seen, Seen):
+            self.deliveries.note(seen)
+            return
         notice = seen.notice
         group = notice.group_id
+        if notice.kind == _COMMITTED:
+            self.deliveries.commit(seen)
+            return
         if notice.kind == "group_state":
             if notice.fields["state"] == "Dead" and group is not None:
                 yield from self._find(group)
                 self._folding.forget(group)
             return
-        for account in self._folding.take(seen.event):
+        event = seen.event
+        if notice.kind in _OF_DELIVERY:
+            self.deliveries.take(event)
+            return
+        settled = self._folding.take(event)
+        self.deliveries.take(event)
+        for account in settled:
+            self._settled.add(account.group)
             yield from self._tell(account)
         if group is not None:
             fresh, rounds = self._fresh.get(group, (0, 0))
@@ -209,19 +286,73 @@ class Accounting:
         elif notice.kind in TRANSACTION_KINDS:
             self._has_transactions = True
 
-    def _tell(self, account: Account) -> Iterator[None]:
+    def _tell_news(self, *, is_end: bool = False) -> None:
+        """Publishes what is new in the accounts of delivery."""
+        if self.sources is None or self._is_closed:
+            return
+        touched, self.deliveries.touched = self.deliveries.touched, set()
+        if is_end:
+            touched = {*self.deliveries.groups}
+        settled, self._settled = self._settled, set()
+        for group_id in sorted(touched | settled):
+            group = self.deliveries.groups.get(group_id)
+            if group is None:
+                continue
+            rewound, group.rewound = group.rewound, []
+            for row in rewound:
+                self._publish_rewind(group_id, row)
+            if is_end or group_id in settled or group.has_news:
+                self._publish_delivery(group)
+
+    def _publish_delivery(self, group: GroupDelivery) -> None:
+        assert self.sources is not None
+        accounts = self._folding.accounts.groups.get(group.group_id)
+        fields = group.news(accounts, self.sources.count_records)
+        before, group.told_uncommitted = group.told_uncommitted, fields["uncommitted"]
+        if (
+            fields["received"]
+            or fields["again"]
+            or fields["skips"]
+            or fields["uncommitted"] != before
+        ):
+            weight = 1 + len(fields["again"]) + len(fields["skips"])
+            last = None if accounts is None else accounts.last
+            generation = None if last is None else last.generation
+            name = group.group_id
+            self._publish_own(
+                Notice("delivery_account", name, generation, None, fields, weight)
+            )
+
+    def _publish_rewind(self, group_id: str, row: WentBack) -> None:
+        client = Client(row.client_id, row.host) if row.client_id else None
+        who = Who(row.member_id or None, None, client)
+        rewind = {
+            "topic": row.topic,
+            "partition": row.partition,
+            "offset": row.offset,
+            "previous_offset": row.previous,
+        }
+        fields = {"cause": row.reason, "rewinds": [rewind]}
+        self._publish_own(
+            Notice("offsets_went_back", group_id, row.generation, who, fields)
+        )
+
+    def _publish_own(self, notice: Notice) -> None:
+        run, node = self._origin
+        self._publish(run, node, notice, self._now)
+
+    def _tell(self, account: Account | UnreadAccount) -> Iterator[None]:
         self._folding.trim(account.group)
         if self._is_closed or account.key in self._published:
             return
-        client = None
-        if account.client_id is not None:
-            client = Client(account.client_id, account.host or "")
-        who = Who(account.member_id, account.instance_id, client)
-        fields = {"reason": account.reason}
+        fields: dict[str, object] = {}
         yield from account.render(fields)
-        notice = Notice(
-            KIND, account.group, account.generation, who, fields, weigh(account)
-        )
+        who = None
+        if isinstance(account, Account):
+            fields["reason"] = account.reason
+            who = _culprit(account)
+        of = account.kind, account.group, account.generation, who
+        notice = Notice(*of, fields, weigh(account))
         self._publish(account.run, account.node, notice, self._now)
 
     def _look(self, least: int | None = None) -> Iterator[None]:
@@ -253,6 +384,9 @@ class Accounting:
         self._rest_s = max(ROUND_S, work * FACT_S / SHARE)
 
     def _find(self, name: str) -> Iterator[None]:
+        # Loaded for the first round, so that brokers with readers start sooner.
+        from kohort.broker.events.findings.rules import steps
+
         group = self._folding.groups.get(name)
         if group is None:
             return
@@ -274,3 +408,10 @@ class Accounting:
         if told is None or told.run != event["run"]:
             told = self._told[event["group"]] = Told(event["run"])
         return told
+
+
+def _culprit(account: Account) -> Who:
+    client = None
+    if account.client_id is not None:
+        client = Client(account.client_id, account.host or "")
+    return Who(account.member_id, account.instance_id, client)

@@ -37,6 +37,7 @@ from kohort.broker.long_work import soon
 
 if TYPE_CHECKING:
     from kohort.broker.events.accounting import Accounting
+    from kohort.broker.events.sources import Sources
     from kohort.broker.events.types import Event
 
 Listener = Callable[[Seen], object]
@@ -287,6 +288,7 @@ class Events:
         self._nodes: dict[int, NodeEvents] = {}
         self._accounting: Accounting | None = None
         self._account_readers = 0
+        self._sources: Sources | None = None
         # Replaced, never changed: a reader may leave while a loop calls the others.
         self.listeners: tuple[tuple[Listener, AbstractSet[str]], ...] = ()
 
@@ -302,9 +304,29 @@ class Events:
             from kohort.broker.events.accounting import UNHEARD, Accounting
 
             later = asyncio.get_running_loop().call_later
-            self._accounting = Accounting(self._publish_of, soon, later)
+            self._accounting = Accounting(self._publish_of, soon, later, self._sources)
             self._accounting.catch_up([*self.older(()), *self.remembered.latest])
             self.listen(self._accounting.add, UNHEARD)
+            self._watch()
+
+    def watch(self, sources: Sources) -> None:
+        """Gives the accounts what events do not have, at a start of the broker."""
+        self._sources = sources
+        if self._accounting is not None:
+            self._accounting.sources = sources
+            self._watch()
+
+    def _watch(self) -> None:
+        if self._sources is not None:
+            add = None if self._accounting is None else self._accounting.note
+            watch = self._sources.watch(add)
+            if self._accounting is not None:
+                self._accounting.watch = watch
+
+    @property
+    def accounting(self) -> Accounting | None:
+        """The accounts of the stream; None while nobody reads them."""
+        return self._accounting
 
     def finish_accounts(self) -> None:
         """Publishes accounts and findings of all that has happened, at once."""
@@ -323,6 +345,7 @@ class Events:
             self.unlisten(self._accounting.add)
             self._accounting.close()
             self._accounting = None
+            self._watch()
 
     def _publish_of(self, run: str, node: int, notice: Notice, now: float) -> None:
         if run == self.run:

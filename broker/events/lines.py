@@ -23,6 +23,7 @@ DETAILS: Final = frozenset(
         "heartbeat",
         "leader_chosen",
         "member_fenced",
+        "member_disconnected",
         "member_id_given",
         "member_joined",
         "member_synced",
@@ -36,6 +37,7 @@ DETAILS: Final = frozenset(
         "shard_unloaded",
         "transaction_ended_in_partition",
         "transaction_state",
+        "unread_account",
     }
 )
 """Kinds that occur per member, request, transaction, shard, node, or step of a test."""

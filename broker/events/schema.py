@@ -19,6 +19,7 @@ from kohort.broker.events.fields import Field, Kind, always
 from kohort.broker.events.kinds import (
     account,
     broker,
+    delivery,
     findings,
     members,
     offsets,
@@ -72,7 +73,13 @@ COMMON = (
 )
 
 ROWS: Mapping[str, tuple[Field, ...]] = MappingProxyType(
-    {**rebalances.ROWS, **account.ROWS, **offsets.ROWS, **findings.ROWS}
+    {
+        **rebalances.ROWS,
+        **account.ROWS,
+        **offsets.ROWS,
+        **delivery.ROWS,
+        **findings.ROWS,
+    }
 )
 """Elements of list fields, by the name of their type."""
 
@@ -82,6 +89,7 @@ KINDS: tuple[Kind, ...] = (
     *account.KINDS,
     *findings.KINDS,
     *offsets.KINDS,
+    *delivery.KINDS,
     *transactions.KINDS,
     *broker.KINDS,
 )

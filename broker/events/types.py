@@ -113,8 +113,10 @@ class UnreadRow(TypedDict):
         "commanded",
         "kicked",
         "replaced",
+        "disconnected",
         "unseen",
         "group_empty",
+        "work_ended",
     ]
     since_ns: int
     until_ns: int
@@ -127,6 +129,57 @@ class OffsetRow(TypedDict):
     partition: int
     offset: int
     end_offset: NotRequired[int | None]
+
+
+class AgainRow(TypedDict):
+    topic: str
+    partition: int
+    first: int
+    end: int
+    records: int
+    is_certain: bool
+    previous_reader: NotRequired[str | None]
+    reader: str
+    reason_again: Literal[
+        "rebalance",
+        "seek",
+        "out_of_range",
+        "went_back",
+        "commit_refused",
+        "offset_deleted",
+        "admin",
+        "left",
+        "removed",
+        "expired",
+        "kicked",
+        "commanded",
+        "replaced",
+        "unseen",
+    ]
+
+
+class SkipRow(TypedDict):
+    topic: str
+    partition: int
+    first: int
+    end: int
+    records: int
+    reader: str
+    reason_skipped: Literal[
+        "reset",
+        "out_of_range",
+        "deleted",
+        "commit_ahead",
+        "found_late",
+        "seek",
+    ]
+
+
+class RewindRow(TypedDict):
+    topic: str
+    partition: int
+    offset: int
+    previous_offset: int
 
 
 class EvidenceRow(TypedDict):
@@ -241,6 +294,14 @@ class MemberFenced(Common):
     kind: Literal["member_fenced"]
     cause: NotRequired[None]
     error: str
+
+
+class MemberDisconnected(Common):
+    kind: Literal["member_disconnected"]
+    cause: Literal[
+        "closed",
+        "away",
+    ]
 
 
 class Commanded(Common):
@@ -444,6 +505,19 @@ class RebalanceAccount(Common):
     is_ownership_whole: bool
 
 
+class UnreadAccount(Common):
+    kind: Literal["unread_account"]
+    cause: Literal[
+        "read_again",
+        "broker_stopped",
+        "unseen",
+    ]
+    closed_sequence: int
+    unread: list[UnreadRow]
+    unread_ns: int
+    unread_empty_ns: int
+
+
 class Finding(Common):
     kind: Literal["finding"]
     cause: NotRequired[None]
@@ -513,6 +587,29 @@ class AppendFailed(Common):
     error: str
     size_bytes: int
     max_bytes: int
+
+
+class DeliveryAccount(Common):
+    kind: Literal["delivery_account"]
+    cause: NotRequired[None]
+    received: int
+    again_certain: int
+    again_possible: int
+    skipped: int
+    uncommitted: int
+    again: list[AgainRow]
+    skips: list[SkipRow]
+    words: str
+
+
+class OffsetsWentBack(Common):
+    kind: Literal["offsets_went_back"]
+    cause: Literal[
+        "commit",
+        "transaction",
+        "admin",
+    ]
+    rewinds: list[RewindRow]
 
 
 class TransactionState(Common):
@@ -673,6 +770,7 @@ EventKind: TypeAlias = Literal[
     "member_kicked",
     "member_replaced",
     "member_fenced",
+    "member_disconnected",
     "commanded",
     "leader_chosen",
     "heartbeat",
@@ -684,6 +782,7 @@ EventKind: TypeAlias = Literal[
     "member_synced",
     "partitions_changed",
     "rebalance_account",
+    "unread_account",
     "finding",
     "offsets_committed",
     "commit_refused",
@@ -691,6 +790,8 @@ EventKind: TypeAlias = Literal[
     "offsets_expired",
     "offsets_deleted",
     "append_failed",
+    "delivery_account",
+    "offsets_went_back",
     "transaction_state",
     "transaction_fenced",
     "transaction_ended_in_partition",
@@ -715,6 +816,7 @@ Event: TypeAlias = (
     | MemberKicked
     | MemberReplaced
     | MemberFenced
+    | MemberDisconnected
     | Commanded
     | LeaderChosen
     | Heartbeat
@@ -726,6 +828,7 @@ Event: TypeAlias = (
     | MemberSynced
     | PartitionsChanged
     | RebalanceAccount
+    | UnreadAccount
     | Finding
     | OffsetsCommitted
     | CommitRefused
@@ -733,6 +836,8 @@ Event: TypeAlias = (
     | OffsetsExpired
     | OffsetsDeleted
     | AppendFailed
+    | DeliveryAccount
+    | OffsetsWentBack
     | TransactionState
     | TransactionFenced
     | TransactionEndedInPartition

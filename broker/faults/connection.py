@@ -520,6 +520,9 @@ class Unheard:
     def __init__(self, peer: FaultyConnection, link: Link) -> None:
         self.software_name = peer.software_name
         self.software_version = peer.software_version
+        self.client = peer.client
+        self.is_heard = False
+        self.reads = 0
         self._peer = peer
         self._link = link
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kohort.broker.events.account import Account
-from kohort.broker.events.account.values import EMPTY, Event
+from kohort.broker.events.account.values import Event, unread_ns
 from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.faults import led_to, meanwhile, phrases
 from kohort.broker.events.findings.finding import MOST_EVIDENCE, Finding
@@ -108,8 +108,8 @@ class History:
     @property
     def unread_ns(self) -> int:
         """Partition-time without a reader, but for an Empty group."""
-        since = (r for r in self.facts.unread_since if r.cause != EMPTY)
-        rest_ns = sum(row.duration_ns * row.count for row in since)
+        quiet = (row for each in self.facts.quiet for row in each.unread)
+        rest_ns = unread_ns((*quiet, *self.facts.unread_since))
         return rest_ns + sum(each.unread_ns for each in self.facts.rebalances)
 
     def _quiet_returns(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kohort.broker.events.account.values import (
     EMPTY,
+    NOT_DOWN,
     Account,
     Gone,
     Outcome,
@@ -310,7 +311,7 @@ def _pause(row: Pause, names: Names, is_first: bool) -> str:
 def _unread(rebalance: Account, names: Names) -> list[str]:
     """The partitions that had no reader: number, longest time, and last owner."""
     told = []
-    rows = [row for row in rebalance.unread if row.cause != EMPTY]
+    rows = [row for row in rebalance.unread if row.cause not in NOT_DOWN]
     if any(row.duration_ns >= SHORTEST_NS for row in rows):
         longest = max(rows, key=lambda row: row.duration_ns)
         whose = names.of(longest.member_id)

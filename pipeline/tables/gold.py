@@ -27,7 +27,7 @@ _METRICS: Final = columns(
         "double",
         (
             "partition-seconds without a reader: of unread, the part within it, without"
-            " group_empty"
+            " group_empty and work_ended"
         ),
     ),
     (
@@ -97,12 +97,23 @@ _METRICS: Final = columns(
         "map<string,bigint>",
         "of these, the number by error; null: none",
     ),
+    ("received", "bigint", "records that members received for the first time"),
+    ("again_certain", "bigint", "records handled before, and sent again"),
     (
-        "records_reprocessed",
+        "again_possible",
         "bigint",
-        "sum of records of reprocessed with why = refused",
+        "records received before and not committed, and sent again",
     ),
-    ("records_rewound", "bigint", "sum of records of reprocessed with why = rewound"),
+    ("skipped", "bigint", "records that no member was sent"),
+    ("went_back", "bigint", "commits below the committed offset, by partition"),
+    (
+        "uncommitted",
+        "bigint",
+        (
+            "records received and not committed, by the last delivery_account of each"
+            " group; null: unknown"
+        ),
+    ),
     ("lag_built", "bigint", "sum of lag_built of the rebalances that started in it"),
     ("lag_built_max", "bigint", "the largest of these; null: unknown"),
     (

@@ -100,7 +100,7 @@ REBALANCES = Table(
             ("assignment_bytes", "bigint", "size of all assignments"),
             ("metadata_bytes", "bigint", "size of all subscriptions"),
             ("paused_ns", "bigint", "member-ns of its pauses"),
-            ("unread_ns", "bigint", "partition-ns of its unread, without group_empty"),
+            ("unread_ns", "bigint", "partition-ns of its unread that are downtime"),
             ("unread_empty_ns", "bigint", "partition-ns of group_empty"),
             ("is_whole", "boolean", "no event of it is missing"),
         ),
@@ -242,7 +242,7 @@ UNREAD = Table(
     "unread",
     SILVER,
     "The time for which partitions of a topic that had a reader have none: a row of"
-    " unread of a rebalance_account. Sums over rebalances count each moment once.",
+    " unread of a rebalance_account or an unread_account. Sums count each moment once.",
     ("run", "group", "number", "position", "topic"),
     (
         *GROUP,
@@ -252,10 +252,17 @@ UNREAD = Table(
                 "bigint",
                 (
                     "number of the rebalance whose account has it; it may have begun"
-                    " earlier"
+                    " earlier. Null: an unread_account, which is of no rebalance"
                 ),
             ),
-            ("position", "int", "position of the row in the account"),
+            (
+                "position",
+                "int",
+                (
+                    "position of the row in the account; without a rebalance, in all"
+                    " unread_accounts of the group"
+                ),
+            ),
             ("topic", "string", "the partitions' topic"),
         ),
         *MEMBER,
@@ -336,29 +343,50 @@ COMMITS = Table(
     ),
 )
 
-REPROCESSED = Table(
-    "reprocessed",
+DELIVERY = Table(
+    "delivery",
     SILVER,
-    "Records of a partition that were processed twice, as far as commits show"
-    " it: a lower bound. Among the accepted rows of (run, group, topic,"
-    " partition), in order, A is a row and B the row before it (the first row"
-    " has no B and does not count). why = refused: between B and A, commits of"
-    " other member ids than A's were refused (null differs from any id); with F"
-    " the largest offset of those, records = min(A.offset, F) - B.offset."
-    " why = rewound: A has a member_id that is not empty, and records ="
-    " B.offset - A.offset. Rows without records are left out.",
-    ("run", "group", "topic", "partition", "node", "sequence", "why"),
+    "Records that a group was sent again, or skipped: a row of again or skips of a"
+    " delivery_account. Or a commit below the committed offset: a row of"
+    " offsets_went_back. See the events for the full meaning.",
+    ("run", "group", "node", "sequence", "what", "position"),
     (
         *GROUP,
         *columns(
+            ("time_ns", "bigint", "of the event"),
+            ("node", "int", "of the event"),
+            ("sequence", "bigint", "of the event"),
+            ("position", "int", "the row's place in its list, from 0"),
             ("topic", "string", "the partition's topic"),
             ("partition", "int", "its number"),
-            ("time_ns", "bigint", "of A"),
-            ("node", "int", "of A"),
-            ("sequence", "bigint", "of A"),
-            ("member_id", "string", "of A"),
-            ("why", "string", "refused or rewound"),
-            ("records", "bigint", "number of records"),
+            (
+                "what",
+                "string",
+                (
+                    "again_certain (handled before), again_possible (received before,"
+                    " not committed), skipped, or went_back"
+                ),
+            ),
+            (
+                "first",
+                "bigint",
+                "offset of the first record; went_back: the committed offset",
+            ),
+            (
+                "end",
+                "bigint",
+                "offset behind the last record; went_back: the offset before",
+            ),
+            ("records", "bigint", "their number; null: went_back"),
+            ("reason", "string", "reason_again, reason_skipped, or cause"),
+        ),
+        *MEMBER,
+        *columns(
+            (
+                "previous_id",
+                "string",
+                "the member that received them first; null: unknown, or not again",
+            ),
         ),
     ),
 )
@@ -552,7 +580,7 @@ SILVER_TABLES: Final = (
     UNREAD,
     RETURNS,
     COMMITS,
-    REPROCESSED,
+    DELIVERY,
     REFUSALS,
     MOVES,
     LAGS,

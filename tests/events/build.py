@@ -10,6 +10,7 @@ from tests.coordinator.driver import START
 
 from kohort.broker.events.account import Accounts
 from kohort.broker.events.account.values import Event
+from kohort.broker.events.schema import COMMON
 
 SECOND = 1_000_000_000
 BEGIN = int(START) * SECOND
@@ -40,26 +41,13 @@ def accounted(events: Sequence[Event]) -> list[Event]:
 
     for event in events:
         add(event)
-        for account in accounts.take(found[-1]):
-            client = {"client_id": account.client_id, "host": account.host}
-            whose = {"member_id": account.member_id, "instance_id": account.instance_id}
-            common = {name: event[name] for name in ("schema", "labels", "time_ns")}
-            add(
-                {
-                    **common,
-                    "run": account.run,
-                    "node": account.node,
-                    "wall_ns": event["wall_ns"],
-                    "kind": "rebalance_account",
-                    "group": account.group,
-                    "generation": account.generation,
-                    **whose,
-                    **client,
-                    "connection": None,
-                    "reason": account.reason,
-                    **account.own_fields(),
-                }
-            )
+        for account in accounts.take_all(found[-1]):
+            names = ("schema", "labels", "time_ns", "wall_ns")
+            common = {
+                field.name: getattr(account, field.name, None) for field in COMMON
+            }
+            common |= {name: event[name] for name in names}
+            add({**common, "kind": account.kind, **account.own_fields()})
     return found
 
 

@@ -15,15 +15,19 @@ from kohort.broker.coordinator.events import Heartbeat
 from kohort.broker.events.schema import KINDS
 
 NOT_OF_GROUPS = {
+    "delivery_account",
     "events_lost",
     "clock_advanced",
     "fault_struck",
     "finding",
     "heartbeat",
     "node_",
+    "offsets_went_back",
     "rebalance_account",
     "shard_",
     "transaction_",
+    "unread_account",
+    "member_disconnected",
 }
 
 

@@ -47,12 +47,13 @@ def compare(context: Context) -> float:
     mine_of_others = [name for name in mine.by_group if name != "g"]
     assert not mine_of_others
     accounts = Accounts()
-    settled = [a for event in recorded(context) for a in accounts.take(event)]
-    settled += accounts.close()
+    all_ = [a for event in recorded(context) for a in accounts.take_all(event)]
+    all_ += accounts.close_all()
+    settled = [each for each in all_ if isinstance(each, Account)]
     took = sum(r.duration_ns for r in settled if r.outcome is Outcome.COMPLETED)
     assert counts.rebalance_seconds.total == pytest.approx(took / 1e9, abs=ALMOST)
     assert counts.pause_seconds.total == pytest.approx(paused(settled), abs=ALMOST)
-    unread = sum(r.unread_ns + r.unread_empty_ns for r in settled) / 1e9
+    unread = sum(r.unread_ns + r.unread_empty_ns for r in all_) / 1e9
     counted_unread = sum(counts.unread_seconds.values())
     assert counted_unread == pytest.approx(unread, abs=ALMOST)
     facts = fold(recorded(context), "g")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kohort.broker.events.account import Account, Accounts
+from kohort.broker.events.account import Account, Accounts, UnreadAccount
 from kohort.broker.events.findings.finding import MOST_EVIDENCE
 from kohort.broker.events.formats import spark_schema
 from kohort.broker.events.schema import COMMON
@@ -108,7 +108,7 @@ def with_accounts(events: Iterable[Event]) -> list[Event]:
         numbers[event["node"]] = max(numbers[event["node"]], event["sequence"])
     for event in ordered:
         found.append(event)
-        for account in accounts.take(event):
+        for account in accounts.take_all(event):
             numbers[account.node] += 1
             found.append(_account_event(account, event, numbers[account.node]))
     return found
@@ -134,13 +134,15 @@ def with_findings(events: Iterable[Event]) -> list[Event]:
     return found
 
 
-def _account_event(account: Account, latest: Event, sequence: int) -> Event:
+def _account_event(
+    account: Account | UnreadAccount, latest: Event, sequence: int
+) -> Event:
     common = {field.name: getattr(account, field.name, None) for field in COMMON}
     return {
         **common,
         **{name: latest[name] for name in ("schema", "labels", "time_ns", "wall_ns")},
         "sequence": sequence,
-        "kind": "rebalance_account",
+        "kind": account.kind,
         **account.own_fields(),
     }
 

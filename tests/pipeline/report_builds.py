@@ -94,7 +94,9 @@ def _metrics(made: Made, groups: list[dict[str, Any]]) -> None:
                 "commits": 100,
                 "commit_failures": 3 if place == 1 else 0,
                 "commit_failures_by_error": {IMAGE: 3} if place == 1 else None,
-                "records_reprocessed": 41 if place == 1 else 0,
+                "received": 900 if place == 1 else 0,
+                "again_certain": 41 if place == 1 else 0,
+                "uncommitted": 7 if place == 1 else None,
             }
             for place, group in enumerate(groups)
         ),
@@ -372,15 +374,23 @@ def _silver(made: Made, groups: list[dict[str, Any]]) -> None:
         ),
     )
     made.rows(
-        "silver/reprocessed",
-        {
-            **groups[1],
-            "topic": "t",
-            "partition": 0,
-            "time_ns": BASE_NS,
-            "why": "refused",
-            "records": 41,
-        },
+        "silver/delivery",
+        *(
+            {
+                **groups[1],
+                "topic": "t",
+                "partition": 0,
+                "time_ns": BASE_NS,
+                "what": what,
+                "reason": reason,
+                "records": records,
+            }
+            for what, reason, records in (
+                ("again_certain", "commit_refused", 41),
+                ("skipped", "deleted", 1),
+                ("went_back", SCRIPT, None),
+            )
+        ),
     )
     made.rows(
         "silver/refusals",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kohort.broker.events.account import Account
+from kohort.broker.events.account import Account, UnreadAccount
 from kohort.broker.events.account.membership import Life, Member
 from kohort.broker.events.account.values import Partition, Return, Unread
 from kohort.broker.events.findings.finding import Finding
@@ -124,6 +124,54 @@ class Replacement:
     silent_ns: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewound:
+    """A commit below the committed offset, as in ``offsets_went_back``."""
+
+    at_ns: int
+    sequence: int
+    generation: int | None
+    cause: str
+    member_id: str | None
+    client_id: str | None
+    topic: str
+    partition: int
+    previous: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """Records sent again: a row ``again`` of a ``delivery_account``."""
+
+    at_ns: int
+    sequence: int
+    generation: int | None
+    topic: str
+    partition: int
+    first: int
+    records: int
+    is_certain: bool
+    previous_reader: str | None
+    reader: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Records that no member was sent: a row ``skip`` of a ``delivery_account``."""
+
+    at_ns: int
+    sequence: int
+    generation: int | None
+    topic: str
+    partition: int
+    end: int
+    records: int
+    reader: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Strike:
     """A fault of the plan that struck a request, or a connection.
@@ -207,8 +255,10 @@ class Facts:
         since_generation: the generation at which its events begin. Above 0: nothing is
             known of the time before.
         rebalances: the account of each, in order; the last one may be in progress.
-        unread_since: partitions without a reader that no account has yet: a static
-            member that came back without a rebalance, or an Empty group.
+        quiet: partitions without a reader outside of rebalances: a static member that
+            came back without one, or gaps that the broker's stop has ended.
+        unread_since: partitions without a reader that no account has yet: a group that
+            is Empty, or lost a member after its last rebalance.
         members: by id, all that were ever seen.
         lives: of member ids, in order of their beginnings.
         returns: of the processes of members that went, by the ids of those.
@@ -217,6 +267,9 @@ class Facts:
         loose_offsets: those of transactions that named no member, in order.
         too_large: records that the log refused, in order.
         replacements: of static members, in order.
+        rewound: commits below the committed offset, in order.
+        repeated: records that were sent again, in order.
+        skips: records that no member was sent, in order.
         strikes: of faults at its members, in order.
         advances: of the clock, in order.
         commands: about the group, in order.
@@ -244,6 +297,7 @@ class Facts:
     until_ns: int | None
     since_generation: int
     rebalances: Sequence[Account]
+    quiet: Sequence[UnreadAccount]
     unread_since: Sequence[Unread]
     members: Mapping[str, Member]
     lives: Sequence[Life]
@@ -253,6 +307,9 @@ class Facts:
     loose_offsets: Sequence[LooseOffsets]
     too_large: Sequence[TooLarge]
     replacements: Sequence[Replacement]
+    rewound: Sequence[Rewound]
+    repeated: Sequence[Repeated]
+    skips: Sequence[Skip]
     strikes: Sequence[Strike]
     advances: Sequence[Advance]
     commands: Sequence[Command]

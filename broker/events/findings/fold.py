@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from kohort.broker.events.account import Account, Accounts
+from kohort.broker.events.account import Account, Accounts, UnreadAccount
 from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.membership import Member, client_id_of, stranger
 from kohort.broker.events.account.values import Event, Partition
@@ -23,7 +23,10 @@ from kohort.broker.events.findings.facts import (
     ForeignCommit,
     LooseOffsets,
     Refusal,
+    Repeated,
     Replacement,
+    Rewound,
+    Skip,
     Strike,
     TooLarge,
 )
@@ -40,7 +43,8 @@ Waiting = Mapping[Partition, int]
 KINDS: Final = frozenset(
     {"append_failed", "commit_refused", "fault_struck", "member_refused"}
     | {"pending_member_expired", "member_replaced", "window_opened"}
-    | {"rebalance_account", "finding", "offsets_committed"}
+    | {"rebalance_account", "unread_account", "finding", "offsets_committed"}
+    | {"delivery_account", "offsets_went_back"}
     | {"offsets_unchecked", "member_fenced"}
 )
 """Kinds of group events that matter, besides those of accounts."""
@@ -98,24 +102,25 @@ class Folding:
     Attributes:
         groups: those with at least one event, by id.
         transactions: all transactions.
+        accounts: the accounts of rebalances.
     """
 
     def __init__(self) -> None:
         self.groups: dict[str, _Group] = {}
         self.transactions = Transactions()
-        self._accounts = Accounts()
+        self.accounts = Accounts()
         self._gaps: list[tuple[int, int]] = []
         self._advances: list[Advance] = []
         self._rows = 0
 
-    def take(self, event: Event) -> list[Account]:
+    def take(self, event: Event) -> list[Account | UnreadAccount]:
         """Handles the next event.
 
         Returns:
-            The accounts of rebalances that are now settled.
+            The accounts that are now settled.
         """
         self.transactions.take(event)
-        settled = self._settled(self._accounts.take(event))
+        settled = self._settled(self.accounts.take_all(event))
         group = event.get("group")
         if group is not None:
             self._of(group).take(event)
@@ -125,23 +130,27 @@ class Folding:
             self._advances.append(_advance(event))
         return settled
 
-    def close(self) -> list[Account]:
+    def close(self) -> list[Account | UnreadAccount]:
         """Ends the stream of events.
 
         Returns:
-            The accounts of rebalances that a node's stop has ended.
+            The accounts of rebalances that a node's stop has ended, and of time without
+            a reader.
         """
-        return self._settled(self._accounts.close())
+        return self._settled(self.accounts.close_all())
 
-    def _settled(self, accounts: list[Account]) -> list[Account]:
-        for account in accounts:
+    def _settled(
+        self, accounts: Iterable[Account | UnreadAccount]
+    ) -> list[Account | UnreadAccount]:
+        settled = [*accounts]
+        for account in settled:
             self._rows += self._of(account.group).add(account)
-        return accounts
+        return settled
 
     def _of(self, group: str) -> _Group:
         found = self.groups.get(group)
         if found is None:
-            found = self.groups[group] = _Group(self._accounts.of(group))
+            found = self.groups[group] = _Group(self.accounts.of(group))
         return found
 
     def facts(
@@ -170,7 +179,7 @@ class Folding:
         found = self.groups.get(group)
         if found is None:
             return
-        self._accounts.trim(group)
+        self.accounts.trim(group)
         self.transactions.trim()
         del self._gaps[:-MOST], self._advances[:-MOST]
         self._rows -= found.trim()
@@ -182,7 +191,7 @@ class Folding:
 
     def forget(self, group: str) -> None:
         """Forgets a deleted group."""
-        self._accounts.forget(group)
+        self.accounts.forget(group)
         gone = self.groups.pop(group, None)
         self._rows -= 0 if gone is None else gone.rows
 
@@ -213,6 +222,8 @@ class _Group:
         self.computed: list[Account] = []
         self._since_ns: int | None = None
         self.carried: dict[str, Account] = {}
+        self.quiet: list[UnreadAccount] = []
+        self.carried_quiet: dict[str, UnreadAccount] = {}
         self.found: dict[str, Finding | None] = {}
         self.delays: list[int] = []
         self.refusals: list[Refusal] = []
@@ -220,6 +231,9 @@ class _Group:
         self.loose_offsets: list[LooseOffsets] = []
         self.too_large: list[TooLarge] = []
         self.replacements: list[Replacement] = []
+        self.rewound: list[Rewound] = []
+        self.repeated: list[Repeated] = []
+        self.skips: list[Skip] = []
         self.strikes: list[Strike] = []
         self.commands: list[Command] = []
         self.unused: list[tuple[int, int, str]] = []
@@ -231,6 +245,7 @@ class _Group:
             "member_replaced": self._replaced,
             "window_opened": self._window_opened,
             "rebalance_account": self._carried,
+            "unread_account": self._carried_quiet,
             "finding": self._found,
             "offsets_committed": self._committed,
             "offsets_unchecked": self._unchecked,
@@ -238,6 +253,8 @@ class _Group:
             "fault_struck": self._struck,
             "commanded": self._commanded,
             "append_failed": self._append_failed,
+            "offsets_went_back": self._went_back,
+            "delivery_account": self._delivered,
         }
 
     def take(self, event: Event) -> None:
@@ -261,8 +278,11 @@ class _Group:
         """The partitions that its members owned, or that it has committed."""
         return self.committed | self.accounts.ownership.last.keys()
 
-    def add(self, account: Account) -> int:
+    def add(self, account: Account | UnreadAccount) -> int:
         """Adds an account; returns its rows."""
+        if isinstance(account, UnreadAccount):
+            self.quiet.append(account)
+            return 0
         self.computed.append(account)
         rows = weigh(account)
         self.rows += rows
@@ -278,6 +298,7 @@ class _Group:
             self.strikes,
             self.unused,
         ]
+        rows += [self.rewound, self.repeated, self.skips, self.quiet]
         for each in (*rows, self.commands):
             if len(each) > 2 * MOST:
                 del each[:-MOST]
@@ -321,6 +342,7 @@ class _Group:
             until_ns=None if since_ns is None else now,
             since_generation=accounts.since_generation,
             rebalances=rebalances,
+            quiet=self._quiet(),
             unread_since=() if under_way else accounts.unread_since(now),
             members={**membership.members},
             lives=[*membership.lives],
@@ -330,6 +352,9 @@ class _Group:
             loose_offsets=[*self.loose_offsets],
             too_large=[*self.too_large],
             replacements=[*self.replacements],
+            rewound=[*self.rewound],
+            repeated=[*self.repeated],
+            skips=[*self.skips],
             strikes=[*self.strikes],
             advances=(),
             commands=[*self.commands],
@@ -355,6 +380,14 @@ class _Group:
         carried = [*self.carried.values()]
         others = [each for each in computed if not self._is_carried(each)]
         return sorted([*carried, *others], key=lambda each: each.started_ns)
+
+    def _quiet(self) -> list[UnreadAccount]:
+        """Accounts outside of rebalances: those of the stream, and later ones."""
+        carried = [*self.carried_quiet.values()]
+        settled = [each.settled_ns for each in carried]
+        settled += (each.settled_ns for each in self.carried.values())
+        until_ns = max(settled, default=0)
+        return carried + [each for each in self.quiet if each.settled_ns > until_ns]
 
     def _is_carried(self, computed: Account) -> bool:
         if computed.key in self.carried:
@@ -448,6 +481,57 @@ class _Group:
             )
         )
 
+    def _went_back(self, event: Event) -> None:
+        for row in event["rewinds"]:
+            self.rewound.append(
+                Rewound(
+                    at_ns=self.accounts.now,
+                    sequence=event["sequence"],
+                    generation=event.get("generation"),
+                    cause=str(event.get("cause")),
+                    member_id=event.get("member_id"),
+                    client_id=event.get("client_id"),
+                    topic=row["topic"],
+                    partition=row["partition"],
+                    previous=row["previous_offset"],
+                    offset=row["offset"],
+                )
+            )
+
+    def _delivered(self, event: Event) -> None:
+        at_ns, sequence = self.accounts.now, event["sequence"]
+        generation = event.get("generation")
+        for row in event["again"]:
+            self.repeated.append(
+                Repeated(
+                    at_ns=at_ns,
+                    sequence=sequence,
+                    generation=generation,
+                    topic=row["topic"],
+                    partition=row["partition"],
+                    first=row["first"],
+                    records=row["records"],
+                    is_certain=row["is_certain"],
+                    previous_reader=row["previous_reader"],
+                    reader=row["reader"],
+                    reason=row["reason_again"],
+                )
+            )
+        for row in event["skips"]:
+            self.skips.append(
+                Skip(
+                    at_ns=at_ns,
+                    sequence=sequence,
+                    generation=generation,
+                    topic=row["topic"],
+                    partition=row["partition"],
+                    end=row["end"],
+                    records=row["records"],
+                    reader=row["reader"],
+                    reason=row["reason_skipped"],
+                )
+            )
+
     def _append_failed(self, event: Event) -> None:
         self._note_too_large(event, str(event.get("cause")))
 
@@ -516,6 +600,10 @@ class _Group:
         for member_id in (*account.expected, *account.members, *account.culprits):
             known.setdefault(member_id, stranger(member_id))
 
+    def _carried_quiet(self, event: Event) -> None:
+        account = UnreadAccount.of(event)
+        self.carried_quiet[account.key] = account
+
     def _found(self, event: Event) -> None:
         finding = None if event["is_withdrawn"] else Finding.of(event)
         self.found[event["finding"]] = finding
@@ -530,8 +618,10 @@ def _advance(event: Event) -> Advance:
     )
 
 
-def weigh(account: Account) -> int:
+def weigh(account: Account | UnreadAccount) -> int:
     """Number of rows of an account."""
+    if isinstance(account, UnreadAccount):
+        return 1 + len(account.unread)
     rows = (account.members, account.waits, account.pauses, account.unread)
     more = (account.returns, account.moves or (), account.kept or ())
     return 1 + sum(map(len, rows)) + sum(map(len, more))

@@ -170,6 +170,7 @@ def shorter_session(facts: Facts, crashed: Collection[Life]) -> Setting | None:
     if alive or len(gone) < CRASHES or min(now_ms) < LONG_MS:
         return None
     unread = [row for each in facts.rebalances for row in each.unread]
+    unread += [row for each in facts.quiet for row in each.unread]
     unread += facts.unread_since
     total_ns = session_ns = saving_ns = 0
     for life in gone:
@@ -209,13 +210,16 @@ def at_the_end(facts: Facts) -> frozenset[str]:
 
 
 def cooperative(eager: Sequence[Account]) -> Setting:
-    """A cooperative assignor, in place of eager ones: partitions that stay go on."""
+    """A cooperative assignor, in place of eager ones: partitions that stay go on.
+
+    Those that move wait for two rebalances: one takes them, the other assigns them.
+    """
     saving = 0.0
     for each in eager:
         owned = each.kept_count + each.moved_count
         stood = sum(r.duration_ns * r.count for r in each.unread if r.cause == "paused")
-        kept = 1 - min(each.least_moved_count, owned) / owned if owned else 0
-        saving += stood * kept
+        moved = min(each.least_moved_count, owned) / owned if owned else 1
+        saving += stood * max(1 - 2 * moved, 0)
     protocols = ", ".join(sorted({each.protocol or "" for each in eager}))
     return Setting(STRATEGY, "cooperative-sticky", cut(protocols), round(saving))
 

@@ -113,6 +113,15 @@ KINDS: tuple[Kind, ...] = (
         (ERROR,),
     ),
     Kind(
+        "member_disconnected",
+        "The connection of a member is closed, and the member has not left its group.",
+        (),
+        {
+            "closed": "the connection was closed just now; the member may have another",
+            "away": "the broker stops, and no request of the member has come since",
+        },
+    ),
+    Kind(
         "commanded",
         "A test or an operator uses power over a group; events of its effects follow.",
         (

@@ -125,14 +125,19 @@ function keepAccount(model, group, event) {
   rebalance.account = event;
   rebalance.generation ??= event.generation;
   rebalance.end = model.time(event.ended_ns, event.run);
-  for (const row of event.unread ?? []) {
-    if (row.cause !== "group_empty") group.addUnread(model.time(row.since_ns, event.run), model.time(row.until_ns, event.run));
-  }
+  keepUnread(model, group, event);
   for (const [id, ms] of pausesOf(event)) {
     const lane = group.known.get(id);
     if (lane) lane.pausedMs += ms;
   }
   return true;
+}
+
+/** The times of an account in which partitions had no reader. */
+function keepUnread(model, group, event) {
+  for (const row of event.unread ?? []) {
+    if (isDowntime(row)) group.addUnread(model.time(row.since_ns, event.run), model.time(row.until_ns, event.run));
+  }
 }
 
 function addRebalance(model, group, event, at) {
@@ -180,6 +185,7 @@ const FOLDS = {
       else if (lane.state === GONE) lane.go(at, group.state === "Stable" ? STABLE : WAITING);
     } else lane.go(at, WAITING);
   },
+  unread_account: keepUnread,
   pending_member_expired: gone,
   member_left: gone,
   member_expired: gone,
@@ -289,7 +295,7 @@ const nameIn = (event) => shown(event.instance_id || event.client_id || event.me
 
 /** Adds a mark for an event, unless its kind has none. */
 function mark(model, group, event, at) {
-  if (UNMARKED.has(event.kind)) return;
+  if (UNMARKED.has(event.kind) || (event.kind === "unread_account" && !event.unread_ns)) return;
   const lane = group.byMember.get(event.member_id) ?? group.known.get(event.member_id) ?? null;
   (lane ?? group).marks.push(eventMark(at, event, group, lane));
 }

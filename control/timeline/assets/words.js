@@ -88,6 +88,8 @@ const EVENT_MARKS = {
   commanded: ["\u2691", false, (e, who) => commandText(e, who)],
   fault_struck: ["\u21af", false, (e, who) => faultText(e, who)],
   member_replaced: ["\u21c4", false, (e, who) => `The static member ${who} rejoined with a new member id; ${shown(e.replaced_member_id ?? "the old one")} is fenced (KIP-345).`],
+  member_disconnected: ["\u2300", false, (e, who) => `The connection of ${who} is closed: ${causeOf(e)}.`],
+  unread_account: ["\u2300", true, (e) => `${capital(partsText(e.unread.filter(isDowntime).flatMap((row) => row.parts)))} had no reader for ${seconds(e.unread_ns)} partition-seconds outside of rebalances: ${causeOf(e)}.`],
   pending_member_expired: ["\u00d7", true, (e, who) => `Pending member ${who} did not join in time.`],
   commit_refused: ["!", true, (e, who) => `A commit of ${who} was refused: ${e.error}.`],
   offsets_expired: ["o", false, (e) => `Offsets expired: ${partsText(e.expired ?? [])}.`],
@@ -102,6 +104,9 @@ const EVENT_MARKS = {
   node_stopped: ["\u25a0", true, (e) => `Node ${e.node} no longer accepts connections.`],
   events_lost: ["?", true, (e) => `Events ${numbers.format(e.first)} to ${numbers.format(e.last)} are missing: the reader was too slow.`],
 };
+/** False after the end of a group's work, and while it has no members. */
+const isDowntime = (row) => row.cause !== "group_empty" && row.cause !== "work_ended";
+
 /** Kinds without a mark. An unknown kind (of a later version) gets one, with its name. */
 const UNMARKED = new Set([
   "member_id_given", "member_joined", "leader_chosen", "heartbeat", "group_state", "rebalance_started", "rebalance_account",

@@ -9,6 +9,7 @@ from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.finding import Finding
 from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.rules import (
+    delivery,
     faults,
     identities,
     members,
@@ -61,6 +62,9 @@ RULES: tuple[Rule, ...] = (
     refusals.commits_too_late,
     refusals.commits_of_others,
     refusals.commits_from_outside,
+    delivery.went_back,
+    delivery.skipped,
+    delivery.repeated,
     transactions.loose_offsets,
     transactions.long_transactions,
     transactions.timed_out,

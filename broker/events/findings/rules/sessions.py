@@ -254,6 +254,7 @@ def unread_of(facts: Facts, cause: str) -> dict[str, list[Unread]]:
     """The time that partitions had no reader, by their last owner."""
     found: dict[str, list[Unread]] = defaultdict(list)
     rows = [row for each in facts.rebalances for row in each.unread]
+    rows += [row for each in facts.quiet for row in each.unread]
     for row in (*rows, *facts.unread_since):
         if row.cause == cause:
             found[row.member_id].append(row)
