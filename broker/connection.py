@@ -234,7 +234,7 @@ class Connection(asyncio.Protocol):
         number = self._client[1].connection
         self.node.cluster.open_connections.pop(number or 0, None)
         if self.node.cluster.fetch_watch is not None:
-            self.node.cluster.fetch_watch.ended(self)
+            self.node.cluster.fetch_watch.ended(self, was_reset=exc is not None)
         self._flow.disconnect()
         self._frames.clear()
         if not self._closed.done():
