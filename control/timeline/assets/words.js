@@ -75,6 +75,18 @@ function transactionText({ event, at, end, decided, isBad }) {
   return `The transaction of ${who} with ${what} was ${isBad ? "aborted" : "open"} after ${duration(end - at)}: ${how}.`.replace("open after", "open for");
 }
 
+/** Words for rows of the account of delivery, and the tables of their reasons. */
+const DELIVERED = {
+  again_certain: "handled before, sent again",
+  again_possible: "sent again, perhaps handled before",
+  skipped: "skipped",
+  went_back: "committed offset went back",
+};
+const REASON_TABLES = { again_certain: "again_reasons", again_possible: "again_reasons", skipped: "skip_reasons", went_back: "went_back" };
+
+/** Offsets of partitions that went back: "orders 0 from 9 to 4". */
+const rewindsText = (rewinds) => few(rewinds.map((row) => `${shown(row.topic)} ${row.partition} from ${row.previous_offset} to ${row.offset}`), 3);
+
 /** Marks of other events, by kind: a sign, true if it is a problem, and a sentence. */
 const EVENT_MARKS = {
   member_refused: ["!", true, (e, who) => `${who} was refused: ${causeOf(e)} (${e.error}).`],
@@ -89,6 +101,7 @@ const EVENT_MARKS = {
   member_replaced: ["\u21c4", false, (e, who) => `The static member ${who} rejoined with a new member id; ${shown(e.replaced_member_id ?? "the old one")} is fenced (KIP-345).`],
   pending_member_expired: ["\u00d7", true, (e, who) => `Pending member ${who} did not join in time.`],
   commit_refused: ["!", true, (e, who) => `A commit of ${who} was refused: ${e.error}.`],
+  offsets_went_back: ["\u21b6", true, (e, who) => `The committed offset went back: ${rewindsText(e.rewinds)}. It was ${causeOf(e)}${e.client_id ? `: ${who}` : ""}.`],
   offsets_expired: ["o", false, (e) => `Offsets expired: ${partsText(e.expired ?? [])}.`],
   offsets_deleted: ["o", false, (e) => `Offsets were deleted${e.cause === "topic_deleted" ? " with their topic" : " by an admin"}: ${partsText(e.deleted ?? [])}.`],
   group_loaded: ["\u21e9", false, (e) => `Node ${e.node} loaded the group from its log: ${e.state}, ${count((e.members ?? []).length, "member")}.`],
@@ -104,5 +117,5 @@ const EVENT_MARKS = {
 const UNMARKED = new Set([
   "member_id_given", "member_joined", "leader_chosen", "heartbeat", "group_state", "rebalance_started", "rebalance_account",
   "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "window_opened",
-  "transaction_ended_in_partition",
+  "transaction_ended_in_partition", "delivery_account",
 ]);
