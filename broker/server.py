@@ -363,6 +363,7 @@ class Broker:
             nodes=self._node_count,
             events=self.events,
         )
+        self.events.log_end = self.cluster.log_end
         if self._faults is not None or self.config["response.delay.ms"]:
             self.faults.bind(self.cluster, self.events)
         self.cluster.topic_created = self._topic_created

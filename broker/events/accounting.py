@@ -4,7 +4,9 @@
 2. In the next turns of the event loop, a few steps of work are done per turn. A step
    renders an event and passes it to `kohort.broker.events.account`, or renders some
    rows of an account that is settled.
-3. With its last row the account becomes an event of the node that saw the rebalance
+3. The ends of the logs are looked up: how many records were appended while partitions
+   had no reader. They are those of the time in question, not of now.
+4. With its last row the account becomes an event of the node that saw the rebalance
    begin, or time without a reader end. Only then is the next event handled.
 """
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from kohort.broker.coordinator.effects import Notice, Who
 from kohort.broker.coordinator.events import Client
@@ -28,6 +30,10 @@ UNHEARD: Final = (
     BY_NAME.keys() - KINDS - {"group_state", "node_started", "node_stopped"}
 )
 """Kinds that no account needs, such as heartbeats and commits."""
+
+LogEnd = Callable[[str, int, int], int | None]
+"""The end of a partition's log at a time, in ns since the epoch: see
+`Cluster.log_end`."""
 
 SLICE: Final = 40
 """Steps per turn: some 25 us each, so about a millisecond."""
@@ -44,6 +50,7 @@ class Accounting:
     Args:
         publish: publishes a notice of a run's node, at a time.
         soon: calls a function in the next turn of the event loop.
+        log_end: see `LogEnd`.
 
     Attributes:
         idle: set while no event waits for a turn of the loop.
@@ -53,9 +60,11 @@ class Accounting:
         self,
         publish: Callable[[str, int, Notice, float], None],
         soon: Callable[[Callable[[], None]], object],
+        log_end: LogEnd,
     ) -> None:
         self._publish = publish
         self._soon = soon
+        self._log_end = log_end
         self._accounts = Accounts()
         self._queue: deque[Seen] = deque()
         self._work: Iterator[None] = iter(())
@@ -137,8 +146,11 @@ class Accounting:
         self._accounts.trim(account.group)
         if self._is_closed or account.key in self._published:
             return
-        fields: dict[str, object] = {}
+        fields: dict[str, Any] = {}
         yield from account.render(fields)
+        for row in fields["unread"]:
+            count_records(row, self._log_end)
+            yield
         who = None
         if isinstance(account, Account):
             fields["reason"] = account.reason
@@ -153,6 +165,24 @@ def _culprit(account: Account) -> Who:
     if account.client_id is not None:
         client = Client(account.client_id, account.host or "")
     return Who(account.member_id, account.instance_id, client)
+
+
+def count_records(row: dict[str, Any], log_end: LogEnd) -> None:
+    """Adds the ends of the logs to an `unread` row of an event, if all are known."""
+    found: list[dict[str, Any]] = []
+    for part in row["parts"]:
+        topic, offsets, records = part["topic"], list[int](), 0
+        for partition in part["partitions"]:
+            before = log_end(topic, partition, row["since_ns"])
+            after = log_end(topic, partition, row["until_ns"])
+            if before is None or after is None:
+                return
+            offsets.append(after)
+            # A topic may have been deleted, and created again.
+            records += max(after - before, 0)
+        found.append({"topic": topic, "offsets": offsets, "records": records})
+    row["log_ends"] = found
+    row["records"] = sum(each["records"] for each in found)
 
 
 def _weight(account: Account | UnreadAccount) -> int:

@@ -35,10 +35,14 @@ from kohort.broker.events.seen import Seen, Source
 from kohort.broker.long_work import soon
 
 if TYPE_CHECKING:
-    from kohort.broker.events.accounting import Accounting
+    from kohort.broker.events.accounting import Accounting, LogEnd
     from kohort.broker.events.types import Event
 
 Listener = Callable[[Seen], object]
+
+
+def _unknown(_topic: str, _partition: int, _time_ns: int) -> int | None:
+    return None
 
 
 class Reader:
@@ -268,6 +272,7 @@ class Events:
         wall_ns: see `wall`.
         remembered: the latest events, and older ones of groups, with their times.
         listeners: see `listen`.
+        log_end: `Cluster.log_end`; nothing is known before the start.
     """
 
     def __init__(
@@ -283,6 +288,7 @@ class Events:
         self.heartbeats = False
         self.wall_ns = wall
         self.remembered = Remembered(remembered)
+        self.log_end: LogEnd = _unknown
         self._nodes: dict[int, NodeEvents] = {}
         self._accounting: Accounting | None = None
         self._account_readers = 0
@@ -300,7 +306,7 @@ class Events:
         if self._accounting is None:
             from kohort.broker.events.accounting import UNHEARD, Accounting
 
-            self._accounting = Accounting(self._publish_of, soon)
+            self._accounting = Accounting(self._publish_of, soon, self._end_of_log)
             self._accounting.catch_up([*self.older(()), *self.remembered.latest])
             self.listen(self._accounting.add, UNHEARD)
 
@@ -328,6 +334,10 @@ class Events:
             # Later commits do not matter: they change no account.
             time = max(now, latest[-1].time) if latest else now
             self.of(node).publish(notice, time)
+
+    def _end_of_log(self, topic: str, partition: int, time_ns: int) -> int | None:
+        # The broker replaces `log_end` when it starts again.
+        return self.log_end(topic, partition, time_ns)
 
     def begin(self, run: str) -> None:
         """Begins a run, at a start of the broker: all nodes count from 1 again."""

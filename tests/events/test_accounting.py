@@ -166,7 +166,9 @@ def test_a_queue_that_is_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     found: list[Notice] = []
     due: list[Any] = []
     books = Accounting(
-        lambda _run, _node, notice, _now: found.append(notice), due.append
+        lambda _run, _node, notice, _now: found.append(notice),
+        due.append,
+        lambda _topic, _partition, _time_ns: None,
     )
     context = Told()
     context.stream.listen(books.add, accounting.UNHEARD)
@@ -194,7 +196,9 @@ def test_a_large_account_takes_several_turns() -> None:
     found: list[Notice] = []
     due: list[Any] = []
     books = Accounting(
-        lambda _run, _node, notice, _now: found.append(notice), due.append
+        lambda _run, _node, notice, _now: found.append(notice),
+        due.append,
+        lambda _topic, _partition, _time_ns: None,
     )
     context = Told()
     heard: list[Seen] = []

@@ -31,6 +31,7 @@ def counted(context: Context) -> GroupFold:
     accounting = Accounting(
         lambda _run, node, notice, now: stream.of(node).publish(notice, now),
         lambda _turn: None,
+        lambda _topic, _partition, _time_ns: None,
     )
     stream.listen(accounting.add, UNHEARD)
     for notice, now in context.noticed():

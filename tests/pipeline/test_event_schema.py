@@ -57,6 +57,7 @@ def test_the_samples_are_older() -> None:
     events = sample_events()
     kinds = {str(each["kind"]) for each in events}
     new = {"append_failed", "commanded", "fault_struck", "rebalance_account"}
+    new |= {"member_disconnected", "unread_account"}
     new |= {kind for kind in BY_NAME if kind.startswith("transaction_")}
     assert BY_NAME.keys() - kinds <= {"heartbeat", "events_lost"} | new
     assert "end_offset" not in json.dumps(events)
