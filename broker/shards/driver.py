@@ -293,7 +293,10 @@ class GroupDriver:
         if len(group.members) > MOST_ALIKE:
             return
         name = who.client[:2]
-        if all(member.client[:2] != name for member in group.members.values()):
+        alike = [m.client for m in group.members.values() if m.client[:2] == name]
+        if who.client in alike:  # the connection is that of a later member now
+            fields["is_connected"] = None
+        if not alike:
             fields["is_active"] = self._credit.is_waiting(who.client)
 
     def _answer_alike(self, replies: Replies) -> None:

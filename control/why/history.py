@@ -15,6 +15,7 @@ from kohort.broker.events.findings.finding import MOST_EVIDENCE, Finding
 from kohort.broker.events.findings.fold import Waiting, fold, fold_all
 from kohort.broker.events.findings.interventions import (
     clock_phrases,
+    lives_of,
     moved_before,
     moved_meanwhile,
 )
@@ -64,6 +65,10 @@ class History:
             names,
             [*clock_phrases(moved_before(rebalance, facts)), *before],
             [*clock_phrases(moved_meanwhile(rebalance, facts)), *during],
+            is_hung=any(
+                life.is_connected and life.member_id not in facts.ended_by_test
+                for life in lives_of(rebalance, facts)
+            ),
         )
 
     def summary(self) -> str:

@@ -36,6 +36,8 @@ def explain(
     names: Names,
     led_to: Sequence[str] = (),
     meanwhile: Sequence[str] = (),
+    *,
+    is_hung: bool = False,
 ) -> str:
     """Explains a rebalance: its cause, course and result.
 
@@ -48,9 +50,11 @@ def explain(
         led_to: faults that struck the members that caused it, and advances of the
             clock that ended their sessions, in words.
         meanwhile: faults and advances while it was under way, in words.
+        is_hung: a member that caused it was connected when its session expired.
     """
     clauses = [
         cause(rebalance, names),
+        *(["its connection was open"] if is_hung else []),
         *_faults("before that,", led_to),
         *_faults("meanwhile", meanwhile),
         *_waits(rebalance, names),

@@ -42,6 +42,18 @@ def test_another_request_of_an_expired_member(kohort: Kohort) -> None:
     assert expired(kohort) == (True, True)
 
 
+def test_a_member_that_joined_anew_on_its_connection(kohort: Kohort) -> None:
+    """Its client has dropped the old id, and the connection is the new one's."""
+    ana = kohort.member("billing", client_id="ana", version=3)
+    ana.join()
+    ana.sync()
+    again = ana.join(member_id="", wait=False)
+    kohort.group("billing").until(state="PreparingRebalance")
+    kohort.clock.advance(46, credit_heartbeats=False)
+    again.result()
+    assert expired(kohort) == (None, None)
+
+
 def test_members_that_look_the_same(kohort: Kohort) -> None:
     """It is unknown which of them sent the request."""
     ana = kohort.member("billing", client_id="app", session_timeout_ms=100_000)

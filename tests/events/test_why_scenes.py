@@ -72,6 +72,23 @@ def the_clock_skips_the_initial_delay() -> Stream:
     return stream
 
 
+@scene("clock-advanced")
+def the_clock_ends_the_wait_of_a_newcomer() -> Stream:
+    """A first JoinGroup that waits gets no credit: Kafka removes it after 5 min."""
+    stream = quiet("ana", "ben")
+    stream.comes("cleo")
+    stream.starts("member_joined", "cleo")
+    began = stream.now
+    stream.clock_moves(301, credits_heartbeats=True)
+    stream.wait(300)
+    stream.expires("cleo", 300, is_connected=True, is_active=True)
+    stream.rejoins("ana")
+    stream.rejoins("ben")
+    stream.joined("all_joined", began)
+    stream.divided({})
+    return stream
+
+
 @scene("crashed")
 def the_clock_shortens_the_wait_for_a_crashed_member() -> Stream:
     """Its process was gone before: the clock ends only the wait."""

@@ -51,7 +51,7 @@ def moved_before(rebalance: Account, facts: Facts) -> list[Advance]:
     """The advances of the clock that ended a session, which began the rebalance."""
     return [
         advance
-        for life in _lives_of(rebalance, facts)
+        for life in lives_of(rebalance, facts)
         for advance in moved_out(life, facts)
     ]
 
@@ -69,8 +69,9 @@ def moved_meanwhile(rebalance: Account, facts: Facts) -> list[Advance]:
 def moved_out(life: Life, facts: Facts) -> list[Advance]:
     """The advances without which a member's session would not have expired.
 
-    An advance that credits heartbeats ends only sessions of members that have closed
-    their connection, and those have gone of themselves.
+    Members that have closed their connection have gone of themselves. Of connected
+    ones, an advance that credits heartbeats ends only the sessions of new members,
+    whose first JoinGroup waits.
     """
     if (
         life.how is not Gone.EXPIRED
@@ -84,7 +85,7 @@ def moved_out(life: Life, facts: Facts) -> list[Advance]:
     found = [
         each
         for each in advances_in(facts, since_ns, life.until_ns)
-        if not each.credits_heartbeats
+        if life.is_connected or not each.credits_heartbeats
     ]
     moved = sum(
         min(each.until_ns, life.until_ns) - max(each.at_ns, since_ns) for each in found
@@ -160,8 +161,10 @@ def is_limited(facts: Facts, at_ns: int) -> bool:
     return is_limited
 
 
-def _lives_of(rebalance: Account, facts: Facts) -> list[Life]:
-    """The lives of members whose end began the rebalance."""
+def lives_of(rebalance: Account, facts: Facts) -> list[Life]:
+    """The lives of members whose expired sessions began the rebalance."""
+    if rebalance.cause != "session_expired":
+        return []
     culprits = {*rebalance.culprits, *(each.member_id for each in rebalance.departures)}
     return [
         life

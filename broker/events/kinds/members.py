@@ -74,7 +74,7 @@ KINDS: tuple[Kind, ...] = (
                 "boolean",
                 "whether the connection of its last JoinGroup was still open; after a"
                 " move of the coordinator, whether one of its client was. Null:"
-                " unknown",
+                " unknown, as where another member has joined on that connection",
             ),
             Field(
                 "is_active",

@@ -48,6 +48,8 @@ has no more, and one is an accident."""
 ROLLING_GAP_NS = 5 * MINUTE
 """The longest pause between two steps of a rolling restart: Kubernetes waits for
 readiness, and its default progress deadline is 10 minutes for the whole."""
+STARTING_NS = 10 * SECOND
+"""The longest start of a client: connections, metadata, and the coordinator."""
 WITHOUT_LIMIT = frozenset(
     {"RoundRobinAssigner", "kafkajs", "sarama", "kgo"}
     | {"@platformatic/kafka", "platformatic-kafka"}
@@ -142,14 +144,14 @@ def _lived_ns(life: Life, unknown_ns: int) -> int:
 def _may_have_missed_a_poll(life: Life, facts: Facts) -> bool:
     """False if a member cannot have left because it did not poll.
 
-    Its client has no such limit, or it lived too short. The limit counts from the last
-    poll, which may be a little earlier than the first JoinGroup.
+    Its client has no such limit, or it was a member for a shorter time. Some clients
+    count from their start, which is before the first JoinGroup.
     """
     protocols = facts.members[life.member_id].protocols or ()
     if WITHOUT_LIMIT & {*protocols, life.software}:
         return False
     limit_ns = _poll_limit_ns(facts, life)
-    return 2 * _lived_ns(life, limit_ns) >= limit_ns
+    return _lived_ns(life, limit_ns) + STARTING_NS >= limit_ns
 
 
 def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:

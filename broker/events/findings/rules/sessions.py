@@ -35,11 +35,14 @@ def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
     unread = unread_of(facts, Gone.EXPIRED)
     silent = [life.silent_ns for life in found.values() if life.silent_ns is not None]
     longest = f" (up to {duration(max(silent))} here)" if silent else ""
+    is_closed = all(life.is_connected is False for life in found.values())
+    closed = ": its connection was closed" if is_closed else ""
     yield Finding(
         "crashed",
         f"Members crashed or were cut off without leaving the group: "
         f"{many(len(found), 'time')}{without_reader(unread, found)}",
-        "The process died, was killed, or lost its network. Until its session expires"
+        f"The process died, was killed, or lost its network{closed}. Until its session "
+        f"expires"
         f"{longest}, the broker still considers it a member, and its partitions have "
         "no reader. Find out why it ended. If you stopped it, use a signal that it "
         "handles and close the consumer: the group then reassigns its partitions at "
@@ -49,8 +52,7 @@ def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
             gone(
                 life,
                 f"{names.of(member_id)}'s session expired{_after(life)}"
-                f"{_connection(life)}{_back(facts, member_id)}"
-                f"{without_reader(unread, [member_id])}",
+                f"{without_reader(unread, [member_id])}{_back(facts, member_id)}",
                 names,
             )
             for member_id, life in found.items()
@@ -222,11 +224,7 @@ def _after(life: Life) -> str:
 
 
 def _connection(life: Life) -> str:
-    """The state of the member's connections when its session expired."""
-    if life.is_connected is None:
-        return ""
-    if not life.is_connected:
-        return "; its connection was closed"
+    """The state of a hung member's connections when its session expired."""
     if life.is_active is None:
         return "; its connection was open"
     if life.is_active:
