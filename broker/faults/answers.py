@@ -202,7 +202,7 @@ def _api_versions(request: Request, maker: _Maker) -> Generator[None, None, Any]
     """A version that is not supported is refused in v0 (KIP-511)."""
     yield from ()
     if maker.code == ErrorCode.UNSUPPORTED_VERSION:
-        return versions_refusal()
+        return versions_refusal(request.node.cluster.apis)
     return maker.message(request.api.response_class)
 
 
