@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
         number = self._client[1].connection
         self.node.cluster.open_connections.pop(number or 0, None)
         if self.node.cluster.fetch_watch is not None:
-            self.node.cluster.fetch_watch.ended(self)
+            self.node.cluster.fetch_watch.ended(self, was_reset=exc is not None)
         if self.node.is_open:
             self.node.connection_closed(number or 0)
         self._flow.disconnect()

@@ -370,7 +370,11 @@ class Broker:
         if self._faults is not None or self.config["response.delay.ms"]:
             self.faults.bind(self.cluster, self.events)
         self.cluster.topic_created = self._topic_created
-        self.events.watch(Sources(self._committed, self._count, self._note_fetches))
+        self.events.watch(
+            Sources(
+                self._committed, self._count, self.cluster.log_end, self._note_fetches
+            )
+        )
         if self._watches_fetches:
             self._watches_fetches = False
             self.events.hold_accounts()

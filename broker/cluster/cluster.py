@@ -197,6 +197,20 @@ class Cluster:
         if self.features.levels.get(ELIGIBLE_LEADER_REPLICAS):
             self.config.require_for_all_brokers("min.insync.replicas")
 
+    def log_end(self, topic: str, partition: int, time_ns: int) -> int | None:
+        """The end of a partition's log at a time of the broker's clock.
+
+        None if it is unknown: the partition is gone or in files, or the clock stood
+        still at that time while records were written.
+        """
+        found = self.topics.by_name.get(topic)
+        if found is None or partition >= len(found.partitions):
+            return None
+        ends = found.partitions[partition].store.ends_at(time_ns // 1_000_000)
+        if ends is None or (self.clock.mode == "manual" and ends[0] != ends[1]):
+            return None
+        return ends[1]
+
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
         return int(self.clock.now() * 1000)

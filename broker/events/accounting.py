@@ -4,11 +4,13 @@
 2. In the next turns of the event loop, a few steps of work are done per turn. A step
    renders an event and passes it to `kohort.broker.events.account`, or renders some
    rows of an account that is settled.
-3. With its last row the account becomes an event of the node that saw the rebalance
+3. The ends of the logs are looked up: how many records were appended while partitions
+   had no reader. They are those of the time in question, not of now.
+4. With its last row the account becomes an event of the node that saw the rebalance
    begin, or time without a reader end. Only then is the next event handled.
-4. Notes of fetches (`kohort.broker.fetch_watch`) stand in the same queue. The account
+5. Notes of fetches (`kohort.broker.fetch_watch`) stand in the same queue. The account
    of delivery (`kohort.broker.events.delivery`) takes both.
-5. A second after that, a round of findings begins: the rules look at each group with
+6. A second after that, a round of findings begins: the rules look at each group with
    new events, one rule per turn. Findings that are new or have changed become events.
    The more work a round was, the later is the next one, and a group with a long
    history is looked at less often.
@@ -19,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from kohort.broker.coordinator.effects import Notice, Who
 from kohort.broker.coordinator.events import Client
@@ -37,7 +39,7 @@ from kohort.broker.events.findings.told import Told
 from kohort.broker.events.open_transactions import KINDS as TRANSACTION_KINDS
 from kohort.broker.events.schema import BY_NAME
 from kohort.broker.events.seen import Seen
-from kohort.broker.events.sources import Sources, Watch
+from kohort.broker.events.sources import LogEnd, Sources, Watch
 from kohort.broker.long_work import DONE
 
 FINDING: Final = "finding"
@@ -345,8 +347,12 @@ class Accounting:
         self._folding.trim(account.group)
         if self._is_closed or account.key in self._published:
             return
-        fields: dict[str, object] = {}
+        fields: dict[str, Any] = {}
         yield from account.render(fields)
+        if self.sources is not None:
+            for row in fields["unread"]:
+                count_records(row, self.sources.log_end)
+                yield
         who = None
         if isinstance(account, Account):
             fields["reason"] = account.reason
@@ -415,3 +421,21 @@ def _culprit(account: Account) -> Who:
     if account.client_id is not None:
         client = Client(account.client_id, account.host or "")
     return Who(account.member_id, account.instance_id, client)
+
+
+def count_records(row: dict[str, Any], log_end: LogEnd) -> None:
+    """Adds the ends of the logs to an `unread` row of an event, if all are known."""
+    found: list[dict[str, Any]] = []
+    for part in row["parts"]:
+        topic, offsets, records = part["topic"], list[int](), 0
+        for partition in part["partitions"]:
+            before = log_end(topic, partition, row["since_ns"])
+            after = log_end(topic, partition, row["until_ns"])
+            if before is None or after is None:
+                return
+            offsets.append(after)
+            # A topic may have been deleted, and created again.
+            records += max(after - before, 0)
+        found.append({"topic": topic, "offsets": offsets, "records": records})
+    row["log_ends"] = found
+    row["records"] = sum(each["records"] for each in found)

@@ -122,6 +122,14 @@ class UnreadRow(TypedDict):
     until_ns: int
     count: int
     parts: list[PartRow]
+    records: NotRequired[int | None]
+    log_ends: NotRequired[list[LogEndRow] | None]
+
+
+class LogEndRow(TypedDict):
+    topic: str
+    offsets: list[int]
+    records: int
 
 
 class OffsetRow(TypedDict):

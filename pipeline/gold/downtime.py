@@ -11,12 +11,10 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from kohort.pipeline.gold.columns import lasting
+from kohort.pipeline.silver.accounts import down
 from kohort.pipeline.table_functions import GROUP, Frames, by
 
-
-def down(frames: Frames) -> DataFrame:
-    """The rows of silver/unread that are downtime."""
-    return frames["silver/unread"].where("cause not in ('group_empty', 'work_ended')")
+__all__ = ["down", "in_work"]
 
 
 def in_work(frames: Frames) -> DataFrame:

@@ -84,8 +84,11 @@ def unread(frames: Frames, _options: Options) -> DataFrame:
     found = (
         rows.unionByName(_outside(frames))
         .select(*GROUP, "number", "position", "row.*")
-        .withColumn("part", f.explode("parts"))
+        .select("*", f.posexplode("parts").alias("part_at", "part"))
         .withColumn("partition_numbers", f.col("part.partitions"))
+        .withColumn("ends", f.get("log_ends", f.col("part_at")))
+        .withColumn("records", f.col("ends.records"))
+        .withColumn("end_offsets", f.col("ends.offsets"))
         .withColumn("partitions", f.size("partition_numbers").cast("bigint"))
         .withColumn(
             "unread_ns", (f.col("until_ns") - f.col("since_ns")) * f.col("partitions")
@@ -94,6 +97,11 @@ def unread(frames: Frames, _options: Options) -> DataFrame:
         .withColumnRenamed("since_ns", "from_ns")
     )
     return shaped(named(found, frames), "silver/unread")
+
+
+def down(frames: Frames) -> DataFrame:
+    """The rows of silver/unread that are downtime."""
+    return frames["silver/unread"].where("cause not in ('group_empty', 'work_ended')")
 
 
 def _outside(frames: Frames) -> DataFrame:

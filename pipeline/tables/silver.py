@@ -274,6 +274,19 @@ UNREAD = Table(
             ("partition_numbers", "array<int>", "the partitions"),
             ("partitions", "bigint", "number of partitions"),
             ("unread_ns", "bigint", "(until_ns - from_ns) * partitions"),
+            (
+                "records",
+                "bigint",
+                (
+                    "records appended to them meanwhile, by the ends of their logs;"
+                    " null: unknown"
+                ),
+            ),
+            (
+                "end_offsets",
+                "array<bigint>",
+                "the ends of their logs at until_ns; null: unknown",
+            ),
         ),
     ),
 )
@@ -453,14 +466,15 @@ MOVES = Table(
 LAGS = Table(
     "lags",
     SILVER,
-    "The lag that a completed rebalance built up, as commits show it. T, the"
-    " group's lag after an OffsetCommit, is the sum over its partitions of"
-    " end_offset - offset (at least 0) of the last accepted row at or before"
-    " it, in order; only rows with an end_offset count, and only events with"
-    " such rows. The rebalance's events are those from its rebalance_started to"
-    " the next one of the group; for the peak, those up to 30 s after ended_ns:"
-    " later lag has other causes. No row if there is no T before the rebalance,"
-    " or none for the peak.",
+    "The lag that a completed rebalance built up: the records that were appended to"
+    " partitions while they had no reader. T, the group's lag after an OffsetCommit, or"
+    " after time without a reader (unread, with end_offsets, without group_empty and"
+    " work_ended), is the sum over its partitions of end_offset - offset (at least 0):"
+    " the last known of each at or before it, in order; only partitions with an"
+    " accepted commit with an end_offset count. The rebalance's events are those from"
+    " its rebalance_started to the next one of the group; for the peak, those up to"
+    " 30 s after ended_ns: later lag has other causes. No row if the records of its"
+    " unread are unknown, and there is no T before it, or none for the peak.",
     ("run", "group", "number"),
     (
         *GROUP,
@@ -468,10 +482,17 @@ LAGS = Table(
             ("number", "bigint", "number of the rebalance"),
             ("started_ns", "bigint", "of the rebalance"),
             ("ended_ns", "bigint", "of the rebalance"),
-            ("lag_before", "bigint", "records: the last T before it"),
-            ("lag_peak", "bigint", "records: the largest T for the peak"),
+            ("lag_before", "bigint", "records: the last T before it; null: none"),
+            ("lag_peak", "bigint", "records: the largest T for the peak; null: none"),
             ("peak_ns", "bigint", "time_ns of the first of its events with that lag"),
-            ("lag_built", "bigint", "lag_peak - lag_before, at least 0"),
+            (
+                "lag_built",
+                "bigint",
+                (
+                    "records of its unread, without group_empty and work_ended; if any"
+                    " are unknown, lag_peak - lag_before, at least 0"
+                ),
+            ),
             (
                 "worked_off_ns",
                 "bigint",

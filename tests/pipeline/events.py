@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.events.account import Account, Accounts, UnreadAccount
+from kohort.broker.events.accounting import count_records
 from kohort.broker.events.findings.finding import MOST_EVIDENCE
 from kohort.broker.events.formats import spark_schema
 from kohort.broker.events.schema import COMMON
+from kohort.broker.events.sources import LogEnd
 from kohort.control.why.history import histories
 from kohort.pipeline.engine_lookup import engine_of
 from kohort.pipeline.table_functions import EVENTS, Options, TableFunction
@@ -96,10 +98,13 @@ def as_run(events: Iterable[Event], run: str, group: str | None = None) -> list[
     ]
 
 
-def with_accounts(events: Iterable[Event]) -> list[Event]:
+def with_accounts(
+    events: Iterable[Event], log_end: LogEnd | None = None
+) -> list[Event]:
     """The events of a run in order, with the accounts of its rebalances among them.
 
-    Accounts get sequence numbers after all others of their node.
+    Accounts get sequence numbers after all others of their node. The ends of logs are
+    unknown without `log_end`.
     """
     accounts, found = Accounts(), list[Event]()
     ordered = in_order(events)
@@ -111,6 +116,9 @@ def with_accounts(events: Iterable[Event]) -> list[Event]:
         for account in accounts.take_all(event):
             numbers[account.node] += 1
             found.append(_account_event(account, event, numbers[account.node]))
+            if log_end is not None:
+                for row in found[-1]["unread"]:
+                    count_records(row, log_end)
     return found
 
 

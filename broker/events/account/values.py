@@ -150,8 +150,20 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Row ``log_end``: the ends of the logs of a topic's partitions."""
+
+    topic: str
+    offsets: tuple[int, ...]
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unread(Span):
-    """Row ``unread``: partitions without a reader."""
+    """Row ``unread``: partitions without a reader.
+
+    The broker looks the last two up when it publishes the row: see `Accounting`.
+    """
 
     member_id: str
     reader: str | None
@@ -160,6 +172,8 @@ class Unread(Span):
     until_ns: int
     count: int
     parts: Parts
+    records: int | None = None
+    log_ends: tuple[LogEnd, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -451,10 +465,10 @@ _ROWS: Final[Mapping[str, type]] = {
     "unread": Unread,
 }
 _SCALARS: Final = frozenset({str, int, bool, type(None)})
-_NOT_SCALAR: Final = frozenset({"how", "missing", "parts"})
+_NOT_SCALAR: Final = frozenset({"how", "missing", "parts", "log_ends", "offsets"})
 """Attributes of rows that are not JSON scalars."""
 _ATTRIBUTES: Final = {
-    row: tuple(each.name for each in fields(row)) for row in _ROWS.values()
+    row: tuple(each.name for each in fields(row)) for row in (*_ROWS.values(), LogEnd)
 }
 
 
@@ -489,6 +503,9 @@ def _of_row(name: str, value: Any) -> Any:
         return {part["topic"]: tuple(part["partitions"]) for part in value}
     if name == "how":
         return Gone(value)
+    if name == "log_ends" and value is not None:
+        names = ("topic", "offsets", "records")
+        return tuple(LogEnd(*(_of_row(n, each[n]) for n in names)) for each in value)
     return tuple(value) if isinstance(value, list) else value
 
 

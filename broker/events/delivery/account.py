@@ -20,7 +20,7 @@ from kohort.broker.events.delivery.notes import (
     Read,
     Sent,
 )
-from kohort.broker.events.delivery.partition import PartitionDelivery
+from kohort.broker.events.delivery.partition import Pace, PartitionDelivery
 from kohort.broker.events.delivery.values import (
     Again,
     Delivery,
@@ -43,6 +43,8 @@ _ENDS: Final[Mapping[str, str]] = {
     "partitions_changed": states.REVOKED,
 }
 """How a passage ends at an event, unless its member is gone."""
+_DEPARTURES: Final = frozenset({"member_left", "session_expired"})
+"""Causes of a rebalance that may be the end of the group's work."""
 _GONE: Final = frozenset(
     {"member_left", "member_expired", "member_kicked", "member_replaced"}
 )
@@ -70,6 +72,7 @@ class GroupDelivery:
         # The generation in which a topic was first assigned.
         self._first: dict[str, int] = {}
         self._known: set[Partition] = set()
+        self._paces: dict[str, Pace] = {}
 
     def of(self, partition: Partition) -> PartitionDelivery:
         """The account of a partition."""
@@ -102,7 +105,10 @@ class GroupDelivery:
         members = {event.get("member_id"), event.get("replaced_member_id")}
         is_all = kind == "rebalance_started"
         began = accounts.last
-        rebalance_ns = 0 if began is None else int(began.opening.event["wall_ns"])
+        rebalance = 0, False
+        if began is not None:
+            opening = began.opening.event
+            rebalance = int(opening["wall_ns"]), opening["cause"] in _DEPARTURES
         for partition, each in self.partitions.items():
             passage = each.passage
             if passage is None or passage.release is not None:
@@ -111,12 +117,17 @@ class GroupDelivery:
             if not (is_all or member_id in members):
                 continue
             if accounts.readers.reader_of(partition) == member_id:
+                if kind == "member_synced":
+                    passage.droppable = states.DROPPABLE
                 continue
             life = accounts.membership.gone.get(member_id)
             how = _ENDS.get(kind, states.REVOKED)
             if kind in _GONE and life is not None and life.how is not None:
                 how = life.how.value
-            each.release(how, int(event["wall_ns"]), rebalance_ns)
+            pace = self._paces.get(member_id) or Pace()
+            each.release(how, int(event["wall_ns"]), rebalance, pace)
+        for gone in members if kind in _GONE else ():
+            self._paces.pop(gone or "", None)
 
     def _note_late(self, event: Event) -> None:
         """Notes partitions that a topic has got since the group reads it."""
@@ -141,11 +152,15 @@ class GroupDelivery:
         is_admin = (
             not member_id and not in_transaction and (not accounts.membership.present)
         )
+        steps, in_rebalance = 0, accounts.joining() is not None
         for topic, index, offset in rows:
             state = self.of((topic, index))
-            before = state.commit(
+            passage = state.passage
+            in_rebalance |= passage is not None and passage.release is not None
+            before, step = state.commit(
                 member_id, offset, wall_ns, in_transaction=in_transaction
             )
+            steps += step
             if before is None:
                 continue
             reason = "transaction" if in_transaction else "commit"
@@ -166,6 +181,9 @@ class GroupDelivery:
             )
             self.went_back.append(row)
             self.rewound.append(row)
+        if member_id:
+            pace = self._paces.setdefault(member_id, Pace())
+            pace.claim(steps, wall_ns, in_rebalance=in_rebalance)
 
     # -- events about it
 
@@ -332,10 +350,15 @@ class _Counted:
                     )
 
     def _is_due(self, state: PartitionDelivery) -> bool:
-        """Returns whether a reader is to come: not of a group that has ended."""
+        """Returns whether a reader is to come: not of a group that has ended.
+
+        Nor of partitions that were released because the other members had left.
+        """
         passage = state.passage
         if passage is None or (
-            passage.release is not None and passage.release.how in states.IN_REBALANCE
+            passage.release is not None
+            and passage.release.how in states.IN_REBALANCE
+            and not passage.release.after_departure
         ):
             return True
         return self._accounts is not None and bool(self._accounts.membership.present)
@@ -516,9 +539,17 @@ class Deliveries:
             for group, _ in found:
                 group.of(key).unknown.set(note.offset, note.end, True)
             return
+        stray = note.client.connection, note.offset, note.end
         for group, member_id in found:
             state = group.of(key)
-            state.was_sent(member_id, note.client, note.offset, note.end)
+            if not state.was_sent(
+                member_id, note.client, note.offset, note.end, note.wall_ns
+            ):
+                state.stray = stray
+        known = self._read_by.get(stray[0] or 0, {})
+        for group_id in self._groups_of.get(key, ()) if not found else ():
+            if (group_id, key) in known and group_id in self.groups:
+                self.groups[group_id].of(key).stray = stray
 
     def _out_of_range(self, note: OutOfRange) -> None:
         key = note.topic, note.partition

@@ -122,6 +122,24 @@ ROWS: Mapping[str, tuple[Field, ...]] = {
         ),
         always("count", "int", "number of partitions"),
         always("parts", "[part]", "the partitions"),
+        Field(
+            "records",
+            "long",
+            "records appended to them meanwhile, by the ends of their logs; a"
+            " transaction's marker counts as one. Null: unknown, as in a data"
+            " directory, or while the clock stood still",
+        ),
+        Field(
+            "log_ends",
+            "[log_end]",
+            "by topic, as in `parts`: the ends of the logs at `until_ns`; null:"
+            " unknown",
+        ),
+    ),
+    "log_end": (
+        always("topic", "string", "a topic"),
+        always("offsets", "[long]", "the ends of the logs of its partitions, in order"),
+        always("records", "long", "its part of `records`"),
     ),
 }
 

@@ -140,6 +140,23 @@ function keepUnread(model, group, event) {
   }
 }
 
+/** Keeps an account: the latest sentence, and the rows that it adds. */
+function keepDelivery(group, event, at) {
+  group.delivered = event.words;
+  const rows = [
+    ...event.again.map((row) => ({ ...row, what: row.is_certain ? "again_certain" : "again_possible", reason: row.reason_again })),
+    ...event.skips.map((row) => ({ ...row, what: "skipped", reason: row.reason_skipped })),
+  ];
+  group.deliveries.push(...rows.map((row) => ({ at, group, ...row })));
+}
+
+/** Keeps commits that went back. */
+function keepRewinds(group, event, at) {
+  const reader = event.member_id ?? event.client_id;
+  const rows = event.rewinds.map((row) => ({ ...row, first: row.offset, end: row.previous_offset, records: null, reader }));
+  group.deliveries.push(...rows.map((row) => ({ at, group, what: "went_back", reason: event.cause, ...row })));
+}
+
 function addRebalance(model, group, event, at) {
   const rebalance = {
     at,
@@ -273,6 +290,8 @@ const FOLDS = {
     const lane = event.member_id ? group.byMember.get(event.member_id) : null;
     if (lane) lane.commits.push(at);
   },
+  delivery_account: (_, group, event, at) => keepDelivery(group, event, at),
+  offsets_went_back: (_, group, event, at) => keepRewinds(group, event, at),
   group_loaded(model, group, event, at) {
     group.state = event.state;
     group.leader = event.leader ?? null;
@@ -327,7 +346,8 @@ function signOf(mark) {
     return [entry(REBALANCE_SIGNS, cause) ?? "\u2022", BAD_CAUSES.has(cause)];
   }
   const known = entry(EVENT_MARKS, mark.event.kind);
-  return known ? [known[0], known[1] || Boolean(mark.transaction?.isBad)] : ["\u2022", false];
+  const isBad = mark.event.cause !== "admin" && known?.[1];
+  return known ? [known[0], isBad || Boolean(mark.transaction?.isBad)] : ["\u2022", false];
 }
 
 /** A mark in one line. */

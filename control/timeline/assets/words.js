@@ -75,6 +75,18 @@ function transactionText({ event, at, end, decided, isBad }) {
   return `The transaction of ${who} with ${what} was ${isBad ? "aborted" : "open"} after ${duration(end - at)}: ${how}.`.replace("open after", "open for");
 }
 
+/** Words for rows of the account of delivery, and the tables of their reasons. */
+const DELIVERED = {
+  again_certain: "handled before, sent again",
+  again_possible: "sent again, perhaps handled before",
+  skipped: "skipped",
+  went_back: "committed offset went back",
+};
+const REASON_TABLES = { again_certain: "again_reasons", again_possible: "again_reasons", skipped: "skip_reasons", went_back: "went_back" };
+
+/** Offsets of partitions that went back: "orders 0 from 9 to 4". */
+const rewindsText = (rewinds) => few(rewinds.map((row) => `${shown(row.topic)} ${row.partition} from ${row.previous_offset} to ${row.offset}`), 3);
+
 /** Marks of other events, by kind: a sign, true if it is a problem, and a sentence. */
 const EVENT_MARKS = {
   member_refused: ["!", true, (e, who) => `${who} was refused: ${causeOf(e)} (${e.error}).`],
@@ -92,6 +104,7 @@ const EVENT_MARKS = {
   unread_account: ["\u2300", true, (e) => `${capital(partsText(e.unread.filter(isDowntime).flatMap((row) => row.parts)))} had no reader for ${seconds(e.unread_ns)} partition-seconds outside of rebalances: ${causeOf(e)}.`],
   pending_member_expired: ["\u00d7", true, (e, who) => `Pending member ${who} did not join in time.`],
   commit_refused: ["!", true, (e, who) => `A commit of ${who} was refused: ${e.error}.`],
+  offsets_went_back: ["\u21b6", true, (e, who) => `The committed offset went back: ${rewindsText(e.rewinds)}. It was ${causeOf(e)}${e.client_id ? `: ${who}` : ""}.`],
   offsets_expired: ["o", false, (e) => `Offsets expired: ${partsText(e.expired ?? [])}.`],
   offsets_deleted: ["o", false, (e) => `Offsets were deleted${e.cause === "topic_deleted" ? " with their topic" : " by an admin"}: ${partsText(e.deleted ?? [])}.`],
   group_loaded: ["\u21e9", false, (e) => `Node ${e.node} loaded the group from its log: ${e.state}, ${count((e.members ?? []).length, "member")}.`],
@@ -111,5 +124,5 @@ const isDowntime = (row) => row.cause !== "group_empty" && row.cause !== "work_e
 const UNMARKED = new Set([
   "member_id_given", "member_joined", "leader_chosen", "heartbeat", "group_state", "rebalance_started", "rebalance_account",
   "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "offsets_unchecked", "window_opened",
-  "transaction_ended_in_partition", "finding",
+  "transaction_ended_in_partition", "finding", "delivery_account",
 ]);

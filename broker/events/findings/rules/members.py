@@ -141,9 +141,10 @@ def _rolls(facts: Facts) -> Iterator[tuple[list[_Restart], list[Account]]]:
         if restart is not None and _is_next_step(chain, restart):
             chain.append(restart)
             continue
-        rebalances = savings.caused_by(facts, (r.old.member_id for r in chain))
-        if len(chain) >= ROLLING_STEPS and len(rebalances) >= len(chain):
-            yield chain, rebalances
+        if len(chain) >= ROLLING_STEPS:
+            rebalances = savings.caused_by(facts, (step.old for step in chain))
+            if len(rebalances) >= len(chain):
+                yield chain, rebalances
         chain = [] if restart is None or not _is_next_step([], restart) else [restart]
 
 
@@ -315,7 +316,7 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
     static = savings.of_static(
         facts,
         [each.back for each in restarts],
-        savings.caused_by(facts, (r.old.member_id for r in restarts)),
+        savings.caused_by(facts, (each.old for each in restarts)),
     )
     in_time = all(_is_in_time(facts, each) for each in restarts)
     setting = static if is_sure and in_time else None
