@@ -78,7 +78,7 @@ def _open(facts: Facts) -> list[Transaction]:
     found = [
         each
         for each in facts.transactions
-        if each.ended_ns is None and _open_ns(each, now, facts) >= OPEN_NS
+        if each.ended_ns is None and now - each.started_ns >= OPEN_NS
     ]
     return sorted(found, key=lambda each: each.started_ns)
 
