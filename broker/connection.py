@@ -183,6 +183,11 @@ class Connection(asyncio.Protocol):
         return self._client[1]
 
     @property
+    def is_waiting(self) -> bool:
+        """True if a request of the client waits for its answer."""
+        return self._current is not None
+
+    @property
     def is_heard(self) -> bool:
         """True if the client can send requests, and the broker handles them.
 
@@ -235,6 +240,8 @@ class Connection(asyncio.Protocol):
         self.node.cluster.open_connections.pop(number or 0, None)
         if self.node.cluster.fetch_watch is not None:
             self.node.cluster.fetch_watch.ended(self, was_reset=exc is not None)
+        if self.node.is_open:
+            self.node.connection_closed(number or 0)
         self._flow.disconnect()
         self._frames.clear()
         if not self._closed.done():

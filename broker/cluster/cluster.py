@@ -197,6 +197,20 @@ class Cluster:
         if self.features.levels.get(ELIGIBLE_LEADER_REPLICAS):
             self.config.require_for_all_brokers("min.insync.replicas")
 
+    def log_end(self, topic: str, partition: int, time_ns: int) -> int | None:
+        """The end of a partition's log at a time of the broker's clock.
+
+        None if it is unknown: the partition is gone or in files, or the clock stood
+        still at that time while records were written.
+        """
+        found = self.topics.by_name.get(topic)
+        if found is None or partition >= len(found.partitions):
+            return None
+        ends = found.partitions[partition].store.ends_at(time_ns // 1_000_000)
+        if ends is None or (self.clock.mode == "manual" and ends[0] != ends[1]):
+            return None
+        return ends[1]
+
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
         return int(self.clock.now() * 1000)
@@ -573,6 +587,8 @@ class Node:
         commit: handles a commit that is answered at once; see `GroupDriver.commit`.
         commit_refused: publishes that offsets were refused before they reached a
             coordinator.
+        note_sync: notes the connection of a member's SyncGroup.
+        connection_closed: publishes that the connection of members is closed.
         fetch_sessions: its fetch sessions (KIP-227).
         has_producer_ids: whether it hands out producer ids. A node of Kafka has none
             at the first InitProducerId; see `plays_first_use`.
@@ -594,6 +610,8 @@ class Node:
         self.wait_to_sync = partial(cluster.shards.wait_to_sync, node_id)
         self.commit = partial(cluster.shards.commit, node_id)
         self.commit_refused = partial(cluster.shards.commit_refused, node_id)
+        self.note_sync = cluster.shards.disconnections.synced
+        self.connection_closed = cluster.shards.connection_closed
         self.counters: ApiCounters | None = None
         self.started_with: Mapping[str, str] = {}
         self.fetch_sessions = cluster.fetch_sessions()

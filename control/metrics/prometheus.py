@@ -19,11 +19,14 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.registry import Collector
 
 from kohort.broker.coordinator.state import GroupState
+from kohort.broker.events.account.values import WORK_ENDED
+from kohort.broker.events.delivery_words import WENT_BACK
 from kohort.broker.events.words import (
     REBALANCE_CAUSES,
     TRANSACTION_ENDS,
     UNREAD_CAUSES,
 )
+from kohort.control.metrics.groups import DELIVERED
 from kohort.control.metrics.metrics import Snapshot
 
 _VERSIONS = {"text/plain": "0.0.4", "application/openmetrics-text": "1.0.0"}
@@ -174,8 +177,8 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
             "unread_seconds",
             "kohort_group_unread_partition_seconds",
             "cause",
-            UNREAD_CAUSES,
-            "Partition-seconds without a reader, once the rebalance is settled.",
+            UNREAD_CAUSES.keys() - {WORK_ENDED},
+            "Partition-seconds without a reader, once accounted for.",
         ),
         (
             "commit_refusals",
@@ -183,6 +186,20 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
             "error",
             _COMMIT_ERRORS,
             "Commits refused as a whole or in part, by error.",
+        ),
+        (
+            "delivery",
+            "kohort_group_delivery_records",
+            "what",
+            DELIVERED,
+            "Records that members received, and were sent again or skipped.",
+        ),
+        (
+            "went_back",
+            "kohort_group_offsets_went_back",
+            "cause",
+            WENT_BACK,
+            "Commits below the committed offset, by partition.",
         ),
     ):
         yield _counters(name, says, ["group", label], groups, key, known)
@@ -208,6 +225,16 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
     ):
         rows = [([row["group"]], row[key]) for row in groups]
         yield _histograms(name, says, ["group"], rows)
+
+    findings = GaugeMetricFamily(
+        "kohort_group_findings",
+        "Known problems that `kohort why` finds now, by code.",
+        labels=["group", "code"],
+    )
+    for row in groups:
+        for code, count in row["findings"].items():
+            findings.add_metric([row["group"], code], count)
+    yield findings
 
 
 def _of_transactions(counts: Snapshot) -> Iterator[Metric]:

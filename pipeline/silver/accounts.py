@@ -1,7 +1,8 @@
 """Tables that are read off the accounts of rebalances.
 
 The broker computes the account of each rebalance once and publishes it as an event,
-``rebalance_account``. Nothing of it is computed here again: these tables are its
+``rebalance_account``; time without a reader outside of rebalances is an
+``unread_account``. Nothing of it is computed here again: these tables are its
 fields and rows, with the names of members beside their ids.
 """
 
@@ -72,7 +73,7 @@ def pauses(frames: Frames, _options: Options) -> DataFrame:
             {"since_ns": "from_ns", "count": "partitions", "ended_by": "ended"}
         )
     )
-    return shaped(_named(found, frames), "silver/pauses")
+    return shaped(named(found, frames), "silver/pauses")
 
 
 def unread(frames: Frames, _options: Options) -> DataFrame:
@@ -81,9 +82,13 @@ def unread(frames: Frames, _options: Options) -> DataFrame:
         *GROUP, "number", f.posexplode("unread").alias("position", "row")
     )
     found = (
-        rows.select(*GROUP, "number", "position", "row.*")
-        .withColumn("part", f.explode("parts"))
+        rows.unionByName(_outside(frames))
+        .select(*GROUP, "number", "position", "row.*")
+        .select("*", f.posexplode("parts").alias("part_at", "part"))
         .withColumn("partition_numbers", f.col("part.partitions"))
+        .withColumn("ends", f.get("log_ends", f.col("part_at")))
+        .withColumn("records", f.col("ends.records"))
+        .withColumn("end_offsets", f.col("ends.offsets"))
         .withColumn("partitions", f.size("partition_numbers").cast("bigint"))
         .withColumn(
             "unread_ns", (f.col("until_ns") - f.col("since_ns")) * f.col("partitions")
@@ -91,10 +96,34 @@ def unread(frames: Frames, _options: Options) -> DataFrame:
         .withColumn("topic", f.col("part.topic"))
         .withColumnRenamed("since_ns", "from_ns")
     )
-    return shaped(_named(found, frames), "silver/unread")
+    return shaped(named(found, frames), "silver/unread")
 
 
-def _named(rows: DataFrame, frames: Frames) -> DataFrame:
+def down(frames: Frames) -> DataFrame:
+    """The rows of silver/unread that are downtime."""
+    return frames["silver/unread"].where("cause not in ('group_empty', 'work_ended')")
+
+
+def _outside(frames: Frames) -> DataFrame:
+    """Rows outside of rebalances: without a number, their positions are the group's."""
+    place = ("node", "closed_sequence", "cause")
+    copies = Window.partitionBy(*GROUP, *place).orderBy("sequence")
+    rows = (
+        of_kinds(frames, "unread_account")
+        .withColumn("copy", f.row_number().over(copies))
+        .where("copy = 1")
+        .select(*GROUP, *place, f.posexplode("unread").alias("at", "row"))
+    )
+    in_group = Window.partitionBy(*GROUP).orderBy(*place, "at")
+    return rows.select(
+        *GROUP,
+        f.lit(None).cast("bigint").alias("number"),
+        (f.row_number().over(in_group) - 1).alias("position"),
+        "row",
+    )
+
+
+def named(rows: DataFrame, frames: Frames) -> DataFrame:
     """Rows with the owner and name of their member."""
     members = frames["silver/memberships"].select(*GROUP, "member_id", "owner", "name")
     return (
@@ -124,7 +153,7 @@ def returns(frames: Frames, _options: Options) -> DataFrame:
         until_ns.alias("until_ns"),
         (until_ns - since_ns).alias("away_ns"),
     )
-    return shaped(_named(found, frames), "silver/returns")
+    return shaped(named(found, frames), "silver/returns")
 
 
 def moves(frames: Frames, _options: Options) -> DataFrame:

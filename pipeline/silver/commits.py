@@ -1,4 +1,4 @@
-"""silver/commits, and from them records processed twice, and lag.
+"""silver/commits, and from them lag.
 
 Most events are commits. So they pass through one exchange by partition, and all that
 follows is small, or has one row per event.
@@ -11,11 +11,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from kohort.pipeline.silver.accounts import down
 from kohort.pipeline.silver.order import (
     IN_ORDER,
     along,
-    before_here,
-    count_if,
     of_kinds,
     up_to_here,
 )
@@ -60,106 +59,22 @@ def commits(frames: Frames, _options: Options) -> DataFrame:
     return shaped(found, "silver/commits")
 
 
-# -- records processed twice
-
-
-def reprocessed(frames: Frames, _options: Options) -> DataFrame:
-    """One row per accepted commit that shows some, and way of showing it."""
-    offset, is_accepted = f.col("offset"), f.col("is_accepted")
-    own = along(*_OWN)
-    accepted = f.when(is_accepted, offset)
-    rows = (
-        frames["silver/commits"]
-        .select(
-            *(f.xxhash64(*_PARTITION).alias("hash"), *_PARTITION, *IN_ORDER),
-            *("member_id", "offset", f.col("error").isNull().alias("is_accepted")),
-        )
-        .withColumns(
-            {
-                "before": f.last(accepted, ignorenulls=True).over(before_here(own)),
-                "was_refused": ~f.lag(is_accepted).over(own),
-                "turn": count_if(is_accepted).over(up_to_here(own)),
-            }
-        )
-        # Of most partitions nothing is left here.
-        .where(
-            f.col("before").isNotNull()
-            & (~is_accepted | f.col("was_refused") | (f.col("before") > offset))
-        )
-    )
-    # `least` passes over nulls.
-    lost = f.when(
-        f.col("refused_offset").isNotNull(), f.least("a.offset", "refused_offset")
-    )
-    records = lost - f.col("before")
-    rewound = f.when(f.length("a.member_id") > 0, f.col("before") - f.col("a.offset"))
-    found = (
-        _turns(rows)
-        .select(
-            *(*_PARTITION, "a.*"),
-            f.explode(
-                f.array(
-                    f.struct(f.lit("refused").alias("why"), records.alias("records")),
-                    f.struct(f.lit("rewound").alias("why"), rewound.alias("records")),
-                )
-            ).alias("found"),
-        )
-        .select("*", "found.*")
-        .where(f.col("records") > 0)
-    )
-    return shaped(found, "silver/reprocessed")
-
-
-def _turns(rows: DataFrame) -> DataFrame:
-    """Each accepted row A, with the commits of others refused since the one before.
-
-    Columns: the partition's, before: that one's offset, a: of A, refused_offset: the
-    largest offset that was refused to other member ids than A's; null: none was.
-    """
-    is_accepted = f.col("is_accepted")
-    by_member = (
-        rows.withColumn("turn", f.col("turn") - is_accepted.cast("bigint"))
-        .groupBy(*by(*_OWN, "turn", "member_id"))
-        .agg(
-            f.max("before").alias("before"),
-            f.max(
-                f.when(is_accepted, f.struct(*IN_ORDER, "member_id", "offset"))
-            ).alias("a"),
-            f.max(f.when(~is_accepted, f.col("offset"))).alias("refused"),
-        )
-    )
-    others = f.filter(
-        f.col("all_refused"),
-        lambda row: ~row["member_id"].eqNullSafe(f.col("a.member_id")),
-    )
-    return (
-        by_member.groupBy(*by(*_OWN, "turn"))
-        .agg(
-            f.max("before").alias("before"),
-            f.max("a").alias("a"),
-            f.collect_list(f.struct("member_id", "refused")).alias("all_refused"),
-        )
-        .where(f.col("a").isNotNull())
-        .withColumn(
-            "refused_offset",
-            f.array_max(f.transform(others, lambda row: row["refused"])),
-        )
-    )
-
-
 # -- lag
 
 
 def lags(frames: Frames, _options: Options) -> DataFrame:
-    """One row per completed rebalance with commits before it and in it."""
-    lag_before, built = f.col("lag_before"), f.col("lag_peak") - f.col("lag_before")
+    """One row per completed rebalance whose lag is known."""
+    grown = f.greatest(f.col("lag_peak") - f.col("lag_before"), f.lit(0))
+    grown = f.when(f.col("lag_peak").isNotNull(), grown)
+    peaks = _peaks(running_lag(kept(lag_changes(frames)))).where("lag_before >= 0")
     found = (
         frames["silver/rebalances"]
         .where(f.col("outcome") == "completed")
         .select(*_START, "number", "started_ns", "ended_ns")
-        .join(_peaks(running_lag(kept(lag_changes(frames)))), [*_START])
-        .where(lag_before >= 0)
-        .withColumn("lag_built", f.greatest(built, f.lit(0)))
+        .join(peaks, [*_START], "left")
+        .join(_appended(frames), [*GROUP, "number"], "left")
+        .withColumn("lag_built", f.coalesce("appended", grown))
+        .where("lag_built is not null")
         .withColumn(
             "worked_off_ns",
             f.when(f.col("lag_built") > 0, f.col("worked_off_ns")),
@@ -167,6 +82,13 @@ def lags(frames: Frames, _options: Options) -> DataFrame:
         .withColumn("catch_up_ns", _catch_up_ns())
     )
     return shaped(found, "silver/lags")
+
+
+def _appended(frames: Frames) -> DataFrame:
+    """By rebalance: records appended to unread partitions; null: some are unknown."""
+    is_known = f.count("records") == f.count("*")
+    rows = down(frames).where("number is not null").groupBy(*by(*GROUP, "number"))
+    return rows.agg(f.when(is_known, f.sum("records")).alias("appended"))
 
 
 def _catch_up_ns() -> Column:
@@ -180,18 +102,21 @@ def lag_changes(frames: Frames) -> DataFrame:
     Starts of rebalances are among them: their change is null. Partitions are exchanged
     by themselves, and then slices: no task has all rows of a group.
     """
-    lag = f.greatest(f.col("end_offset") - f.col("offset"), f.lit(0))
-    before = f.lag("lag", 1, 0).over(along(*_OWN))
+    own = along(*_OWN)
+    committed = f.last("offset", ignorenulls=True).over(up_to_here(own))
+    names = (*_PARTITION, *IN_ORDER, "offset", "end_offset")
+    commits_ = frames["silver/commits"].where(
+        "error is null and end_offset is not null"
+    )
     told = (
-        frames["silver/commits"]
-        .where(f.col("error").isNull() & f.col("end_offset").isNotNull())
-        .select(
-            f.xxhash64(*_PARTITION).alias("hash"),
-            *_PARTITION,
-            *IN_ORDER,
-            lag.alias("lag"),
+        together(commits_.select(*names), _gap_ends(frames).select(*names))
+        .withColumn("hash", f.xxhash64(*_PARTITION))
+        .withColumn("committed", committed)
+        .where("committed is not null")
+        .withColumn(
+            "lag", f.greatest(f.col("end_offset") - f.col("committed"), f.lit(0))
         )
-        .withColumn("change", f.col("lag") - before)
+        .withColumn("change", f.col("lag") - f.lag("lag", 1, 0).over(own))
         .select(*GROUP, *IN_ORDER, "change")
     )
     ends = frames["silver/rebalances"].select(
@@ -213,6 +138,27 @@ def lag_changes(frames: Frames) -> DataFrame:
         .agg(
             f.sum("change").alias("change"),
             f.max("peak_until_ns").alias("peak_until_ns"),
+        )
+    )
+
+
+def _gap_ends(frames: Frames) -> DataFrame:
+    """The ends of the logs of partitions when they get a reader again, or an account.
+
+    Shaped as commits without an offset; before all events of the same time.
+    """
+    ends = f.explode(f.arrays_zip("partition_numbers", "end_offsets")).alias("end")
+    return (
+        down(frames)
+        .where("end_offsets is not null")
+        .select(*GROUP, "topic", "until_ns", ends)
+        .select(
+            *(*GROUP, "topic", f.col("end.partition_numbers").alias("partition")),
+            f.col("until_ns").alias("time_ns"),
+            f.lit(-1).alias("node"),
+            f.lit(0).cast("bigint").alias("sequence"),
+            f.lit(None).cast("bigint").alias("offset"),
+            f.col("end.end_offsets").alias("end_offset"),
         )
     )
 

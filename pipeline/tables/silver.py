@@ -100,7 +100,7 @@ REBALANCES = Table(
             ("assignment_bytes", "bigint", "size of all assignments"),
             ("metadata_bytes", "bigint", "size of all subscriptions"),
             ("paused_ns", "bigint", "member-ns of its pauses"),
-            ("unread_ns", "bigint", "partition-ns of its unread, without group_empty"),
+            ("unread_ns", "bigint", "partition-ns of its unread that are downtime"),
             ("unread_empty_ns", "bigint", "partition-ns of group_empty"),
             ("is_whole", "boolean", "no event of it is missing"),
         ),
@@ -242,7 +242,7 @@ UNREAD = Table(
     "unread",
     SILVER,
     "The time for which partitions of a topic that had a reader have none: a row of"
-    " unread of a rebalance_account. Sums over rebalances count each moment once.",
+    " unread of a rebalance_account or an unread_account. Sums count each moment once.",
     ("run", "group", "number", "position", "topic"),
     (
         *GROUP,
@@ -252,10 +252,17 @@ UNREAD = Table(
                 "bigint",
                 (
                     "number of the rebalance whose account has it; it may have begun"
-                    " earlier"
+                    " earlier. Null: an unread_account, which is of no rebalance"
                 ),
             ),
-            ("position", "int", "position of the row in the account"),
+            (
+                "position",
+                "int",
+                (
+                    "position of the row in the account; without a rebalance, in all"
+                    " unread_accounts of the group"
+                ),
+            ),
             ("topic", "string", "the partitions' topic"),
         ),
         *MEMBER,
@@ -267,6 +274,19 @@ UNREAD = Table(
             ("partition_numbers", "array<int>", "the partitions"),
             ("partitions", "bigint", "number of partitions"),
             ("unread_ns", "bigint", "(until_ns - from_ns) * partitions"),
+            (
+                "records",
+                "bigint",
+                (
+                    "records appended to them meanwhile, by the ends of their logs;"
+                    " null: unknown"
+                ),
+            ),
+            (
+                "end_offsets",
+                "array<bigint>",
+                "the ends of their logs at until_ns; null: unknown",
+            ),
         ),
     ),
 )
@@ -336,29 +356,50 @@ COMMITS = Table(
     ),
 )
 
-REPROCESSED = Table(
-    "reprocessed",
+DELIVERY = Table(
+    "delivery",
     SILVER,
-    "Records of a partition that were processed twice, as far as commits show"
-    " it: a lower bound. Among the accepted rows of (run, group, topic,"
-    " partition), in order, A is a row and B the row before it (the first row"
-    " has no B and does not count). why = refused: between B and A, commits of"
-    " other member ids than A's were refused (null differs from any id); with F"
-    " the largest offset of those, records = min(A.offset, F) - B.offset."
-    " why = rewound: A has a member_id that is not empty, and records ="
-    " B.offset - A.offset. Rows without records are left out.",
-    ("run", "group", "topic", "partition", "node", "sequence", "why"),
+    "Records that a group was sent again, or skipped: a row of again or skips of a"
+    " delivery_account. Or a commit below the committed offset: a row of"
+    " offsets_went_back. See the events for the full meaning.",
+    ("run", "group", "node", "sequence", "what", "position"),
     (
         *GROUP,
         *columns(
+            ("time_ns", "bigint", "of the event"),
+            ("node", "int", "of the event"),
+            ("sequence", "bigint", "of the event"),
+            ("position", "int", "the row's place in its list, from 0"),
             ("topic", "string", "the partition's topic"),
             ("partition", "int", "its number"),
-            ("time_ns", "bigint", "of A"),
-            ("node", "int", "of A"),
-            ("sequence", "bigint", "of A"),
-            ("member_id", "string", "of A"),
-            ("why", "string", "refused or rewound"),
-            ("records", "bigint", "number of records"),
+            (
+                "what",
+                "string",
+                (
+                    "again_certain (handled before), again_possible (received before,"
+                    " not committed), skipped, or went_back"
+                ),
+            ),
+            (
+                "first",
+                "bigint",
+                "offset of the first record; went_back: the committed offset",
+            ),
+            (
+                "end",
+                "bigint",
+                "offset behind the last record; went_back: the offset before",
+            ),
+            ("records", "bigint", "their number; null: went_back"),
+            ("reason", "string", "reason_again, reason_skipped, or cause"),
+        ),
+        *MEMBER,
+        *columns(
+            (
+                "previous_id",
+                "string",
+                "the member that received them first; null: unknown, or not again",
+            ),
         ),
     ),
 )
@@ -425,14 +466,15 @@ MOVES = Table(
 LAGS = Table(
     "lags",
     SILVER,
-    "The lag that a completed rebalance built up, as commits show it. T, the"
-    " group's lag after an OffsetCommit, is the sum over its partitions of"
-    " end_offset - offset (at least 0) of the last accepted row at or before"
-    " it, in order; only rows with an end_offset count, and only events with"
-    " such rows. The rebalance's events are those from its rebalance_started to"
-    " the next one of the group; for the peak, those up to 30 s after ended_ns:"
-    " later lag has other causes. No row if there is no T before the rebalance,"
-    " or none for the peak.",
+    "The lag that a completed rebalance built up: the records that were appended to"
+    " partitions while they had no reader. T, the group's lag after an OffsetCommit, or"
+    " after time without a reader (unread, with end_offsets, without group_empty and"
+    " work_ended), is the sum over its partitions of end_offset - offset (at least 0):"
+    " the last known of each at or before it, in order; only partitions with an"
+    " accepted commit with an end_offset count. The rebalance's events are those from"
+    " its rebalance_started to the next one of the group; for the peak, those up to"
+    " 30 s after ended_ns: later lag has other causes. No row if the records of its"
+    " unread are unknown, and there is no T before it, or none for the peak.",
     ("run", "group", "number"),
     (
         *GROUP,
@@ -440,10 +482,17 @@ LAGS = Table(
             ("number", "bigint", "number of the rebalance"),
             ("started_ns", "bigint", "of the rebalance"),
             ("ended_ns", "bigint", "of the rebalance"),
-            ("lag_before", "bigint", "records: the last T before it"),
-            ("lag_peak", "bigint", "records: the largest T for the peak"),
+            ("lag_before", "bigint", "records: the last T before it; null: none"),
+            ("lag_peak", "bigint", "records: the largest T for the peak; null: none"),
             ("peak_ns", "bigint", "time_ns of the first of its events with that lag"),
-            ("lag_built", "bigint", "lag_peak - lag_before, at least 0"),
+            (
+                "lag_built",
+                "bigint",
+                (
+                    "records of its unread, without group_empty and work_ended; if any"
+                    " are unknown, lag_peak - lag_before, at least 0"
+                ),
+            ),
             (
                 "worked_off_ns",
                 "bigint",
@@ -509,6 +558,40 @@ TRANSACTIONS = Table(
     ),
 )
 
+FINDINGS = Table(
+    "findings",
+    SILVER,
+    "A known problem of a group, with advice: the latest revision of a finding that was"
+    " not withdrawn. See the event for the full meaning of each column.",
+    ("run", "group", "finding"),
+    (
+        *GROUP,
+        *columns(
+            ("finding", "string", "its key in the run and group"),
+            ("code", "string", "the problem"),
+            ("title", "string", "the problem in words"),
+            ("advice", "string", "the remedy"),
+            ("is_sure", "boolean", "false: other things look the same"),
+            ("members", "array<string>", "names of the members that it is about"),
+            ("evidence_count", "bigint", "number of observations"),
+            ("from_ns", "bigint", "since_ns of the event"),
+            ("until_ns", "bigint", "of the event"),
+            ("unread_ns", "bigint", "partition-time without a reader that it cost"),
+            ("paused_ns", "bigint", "member-time in which members paused for it"),
+            ("records", "bigint", "of the event"),
+            ("setting", "string", "setting that would have helped; null: none"),
+            ("current", "string", "its value; null: unknown"),
+            ("suggested", "string", "the suggested value"),
+            (
+                "saving_ns",
+                "bigint",
+                "partition-time that it would have saved; null: unknown",
+            ),
+            ("revision", "bigint", "number of its revisions"),
+        ),
+    ),
+)
+
 SILVER_TABLES: Final = (
     RUNS,
     REBALANCES,
@@ -518,10 +601,11 @@ SILVER_TABLES: Final = (
     UNREAD,
     RETURNS,
     COMMITS,
-    REPROCESSED,
+    DELIVERY,
     REFUSALS,
     MOVES,
     LAGS,
     TRANSACTIONS,
+    FINDINGS,
 )
 """A table comes after those that it is made from."""

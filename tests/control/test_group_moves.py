@@ -97,6 +97,21 @@ async def test_a_member_that_does_not_commit_before_the_revocation(
     assert scene.group.redelivered == scene.move.redelivered == 6
 
 
+async def test_the_last_event_has_what_is_not_committed(
+    scene: Scene, broker: Broker
+) -> None:
+    """Also if all that happened since the one before is a commit."""
+    await scene.read(4)
+    await fetch(scene.one, 1, RECORDS)
+    told = []
+    for offset in (4, RECORDS):
+        await scene.first.commit((1, offset))
+        broker.events.finish_accounts()
+        events = broker.events.recent("g")
+        told += [e["uncommitted"] for e in events if e["kind"] == "delivery_account"]
+    assert told == [6, 6, 0]
+
+
 async def test_a_commit_in_the_rebalance_counts(scene: Scene) -> None:
     """Records behind it were fetched ahead: the member gives them back."""
     await scene.read(4)

@@ -35,7 +35,7 @@ def test_a_finding_is_json() -> None:
 def test_every_finding_is_documented() -> None:
     """docs/reference/why.md lists exactly the codes of the rules."""
     root = Path(__file__).parent.parent.parent
-    rules = (root / "control" / "why" / "rules").glob("*.py")
+    rules = (root / "broker" / "events" / "findings" / "rules").glob("*.py")
     codes = {
         code
         for path in rules

@@ -48,7 +48,8 @@ By = Mapping[str, Mapping[str, list[Row]]]
 def told() -> dict[str, list[Event]]:
     """Events by run: random histories, and a scene for each kind and cause."""
     found: dict[str, list[Event]] = {
-        f"history-{seed}": with_accounts(history(seed)) for seed in range(HISTORIES)
+        f"history-{seed}": with_accounts(history(seed), log_end if seed % 2 else None)
+        for seed in range(HISTORIES)
     }
     for (kind, cause), scene in PLAYS.items():
         context = Context()
@@ -56,6 +57,11 @@ def told() -> dict[str, list[Event]]:
         run = f"{kind} {cause}"
         found[run] = with_accounts(recorded(context, run))
     return found
+
+
+def log_end(_topic: str, partition: int, time_ns: int) -> int | None:
+    """Logs that grow steadily, and faster than commits; one is in files."""
+    return None if partition == 3 else time_ns // 10**8 % 10**7 * (partition + 1)
 
 
 def by_run(tables: Mapping[str, Iterable[Row]]) -> By:
@@ -99,7 +105,6 @@ def silver(
         "silver/ownership",
         "silver/pauses",
         "silver/commits",
-        "silver/reprocessed",
         "silver/unread",
         "silver/returns",
         "silver/moves",
@@ -121,7 +126,6 @@ def test_a_table_is_what_loops_make_of_its_words(
             "silver/unread": lambda e, _: silver_oracle.unread(e),
             "silver/returns": lambda e, _: silver_oracle.returns(e),
             "silver/commits": lambda e, _: silver_oracle.commits(e),
-            "silver/reprocessed": lambda e, _: silver_oracle.reprocessed(e),
             "silver/moves": lambda e, _: silver_oracle.moves(e),
             "silver/lags": silver_oracle.lags,
         }[path](own, rebalances)
@@ -219,3 +223,5 @@ def test_tables_have_their_schemas(
         schema = [(field.name, field.dataType) for field in frames[path].schema]
         assert schema == [(field.name, field.dataType) for field in table.schema()]
         check_plan(path, frames[path])
+        # A build stores each table before the next one reads it.
+        frames[path] = spark.createDataFrame([], table.ddl)

@@ -28,6 +28,7 @@ from kohort.broker.events.delivery.values import (
     Skipped,
     WentBack,
 )
+from kohort.broker.events.seen import Seen
 from kohort.broker.events.sources import Count
 
 MOST_GROUPS: Final = 10_000
@@ -57,6 +58,7 @@ class GroupDelivery:
         partitions: by (topic, partition).
         went_back: commits below the committed offset.
         rewound: those of them that no event has told.
+        told_uncommitted: records not committed, by the last event.
         loaded: offsets that a coordinator has loaded.
     """
 
@@ -65,6 +67,7 @@ class GroupDelivery:
         self.partitions: dict[Partition, PartitionDelivery] = {}
         self.went_back: deque[WentBack] = deque(maxlen=MOST_BACK)
         self.rewound: list[WentBack] = []
+        self.told_uncommitted = 0
         self.loaded: dict[Partition, int] = {}
         # The generation in which a topic was first assigned.
         self._first: dict[str, int] = {}
@@ -82,10 +85,7 @@ class GroupDelivery:
     def take(self, event: Event, accounts: GroupAccounts) -> None:
         """Handles an event of the group, after its `GroupAccounts` did."""
         kind = event["kind"]
-        if kind == "offsets_committed":
-            rows = [(r["topic"], r["partition"], r["offset"]) for r in event["offsets"]]
-            self.commit(event, rows, accounts)
-        elif kind == "commit_refused":
+        if kind == "commit_refused":
             for row in event["offsets"]:
                 found = self.partitions.get((row["topic"], row["partition"]))
                 if found is not None and event.get("member_id"):
@@ -459,6 +459,27 @@ class Deliveries:
             for each in partitions(event.get(name)):
                 self._groups_of.setdefault(each, {})[group_id] = None
         self.of(group_id).take(event, self._accounts.of(group_id))
+
+    def commit(self, seen: Seen) -> None:
+        """Handles accepted commits, not rendered: they are the most frequent events."""
+        _, _, _, wall_ns, notice = seen
+        assert notice.group_id is not None
+        member_id, _, client = notice.who or (None, None, None)
+        topics, indexes, offsets, _ = notice.fields["offsets"]
+        event = {
+            "member_id": member_id,
+            "client_id": None if client is None else client.id,
+            "host": None if client is None else client.host,
+            "generation": notice.generation,
+            "producer_id": notice.fields.get("producer_id"),
+            "wall_ns": wall_ns,
+        }
+        group_id = notice.group_id
+        self.of(group_id).commit(
+            event,
+            zip(topics, indexes, offsets, strict=True),
+            self._accounts.of(group_id),
+        )
 
     def loaded(self, group_id: str, committed: Mapping[Partition, int]) -> None:
         """A coordinator has loaded a group, with these offsets."""

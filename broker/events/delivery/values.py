@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from kohort.broker.events.delivery.words import REASONS, SKIP_REASONS
+from kohort.broker.events.delivery_words import REASONS, SKIP_REASONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,9 +160,12 @@ class Delivery:
 
     def as_json(self) -> dict[str, Any]:
         """JSON's types, with the sums and the sentence."""
+        lists = ("again", "skipped", "went_back", "open")
         return {
             "words": self.words,
-            **asdict(self),
+            **{each.name: getattr(self, each.name) for each in fields(self)},
+            # `asdict` takes five times as long.
+            **{name: [*map(_row, getattr(self, name))] for name in lists},
             "again_certain": self.again_certain,
             "again_possible": self.again_possible,
             "skipped_records": self.skipped_records,
@@ -172,6 +175,10 @@ class Delivery:
     def __str__(self) -> str:
         """The sentence, and a line for each row."""
         return "\n".join([f"group {self.group}: {self.words}", *_lines(self)])
+
+
+def _row(row: Again | Skipped | WentBack | Open) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in row.__slots__}
 
 
 def _parts(delivery: Delivery) -> Iterator[str]:

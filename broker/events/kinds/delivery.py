@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kohort.broker.events.delivery.words import REASONS, SKIP_REASONS
+from kohort.broker.events.delivery_words import REASONS, SKIP_REASONS, WENT_BACK
 from kohort.broker.events.fields import Field, Kind, always
 
 _RANGE = (
@@ -67,10 +67,6 @@ KINDS: tuple[Kind, ...] = (
         " are the sender's. It is published only while the stream has a reader for it,"
         " as `delivery_account`.",
         (always("rewinds", "[rewind]", "the offsets"),),
-        {
-            "commit": "a commit of a member, or of a client outside the group",
-            "transaction": "a commit in a transaction",
-            "admin": "a reset by an admin, while the group had no members",
-        },
+        WENT_BACK,
     ),
 )
