@@ -561,6 +561,17 @@ class PartitionDelivery:
     # -- reading the account
 
     @property
+    def has_untold_gap(self) -> bool:
+        """Whether no event has told some of the gaps."""
+        return any(not gap.is_told for gap in self.gaps)
+
+    @property
+    def has_untold_repeat(self) -> bool:
+        """Whether no event has told the last repeat."""
+        last = self.repeats[-1] if self.repeats else None
+        return last is not None and last.told != last.end
+
+    @property
     def next_offset(self) -> int:
         """The offset that comes next: the reader's, or the one to begin with."""
         passage = self.passage
