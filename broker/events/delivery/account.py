@@ -120,7 +120,9 @@ class GroupDelivery:
         rebalance = 0, False
         if began is not None:
             opening = began.opening.event
-            rebalance = int(opening["wall_ns"]), opening.get("cause") in _DEPARTURES
+            # Its start may be missing from the events.
+            started_ns = int(opening.get("wall_ns") or 0)
+            rebalance = started_ns, opening.get("cause") in _DEPARTURES
         reads = self._reads
         for member_id, partition in [
             (reader, each)
@@ -551,10 +553,14 @@ class Deliveries:
             self._confirm(note.client, note.wall_ns, was_read=True)
             return
         group, member_id = found[0]
-        state = group.reader(key, member_id)
+        connection = note.client.connection or 0
+        state = group.of(key)
+        if state.is_read_by_another(connection, note.offset, self._read_by):
+            return
+        group.reader(key, member_id)
         state.is_committed = note.is_committed
         state.asked(member_id, note.client, note.offset, note.log_start, note.wall_ns)
-        known = self._read_by.setdefault(note.client.connection or 0, {})
+        known = self._read_by.setdefault(connection, {})
         known[group.group_id, key] = None
 
     def _sent(self, note: Sent) -> None:
@@ -567,7 +573,9 @@ class Deliveries:
         stray = note.client.connection, note.offset, note.end
         for group, member_id in found:
             state = group.of(key)
-            if not state.was_sent(
+            if note.client.connection in state.strangers:
+                state.unknown.set(note.offset, note.end, True)
+            elif not state.was_sent(
                 member_id, note.client, note.offset, note.end, note.wall_ns
             ):
                 state.stray = stray
