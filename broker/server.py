@@ -374,11 +374,9 @@ class Broker:
         if self._faults is not None or self.config["response.delay.ms"]:
             self.faults.bind(self.cluster, self.events)
         self.cluster.topic_created = self._topic_created
-        self.events.watch(
-            Sources(
-                self._committed, self._count, self.cluster.log_end, self._note_fetches
-            )
-        )
+        ends = self.cluster.log_end
+        sources = Sources(self._committed, self._count, ends, self._note_fetches)
+        self.events.watch(sources, is_empty=self._data_dir is None)
         if self._watches_fetches:
             self._watches_fetches = False
             self.events.hold_accounts()
