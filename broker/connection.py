@@ -39,6 +39,7 @@ from kohort.broker.dispatch import (
     Route,
     RouteInPieces,
     UnknownApiError,
+    checked,
     versions_refusal,
 )
 from kohort.broker.flow_control import WRITE_BUFFER, FlowControl
@@ -183,6 +184,11 @@ class Connection(asyncio.Protocol):
         return self._client[1]
 
     @property
+    def is_waiting(self) -> bool:
+        """True if a request of the client waits for its answer."""
+        return self._current is not None
+
+    @property
     def is_heard(self) -> bool:
         """True if the client can send requests, and the broker handles them.
 
@@ -234,7 +240,9 @@ class Connection(asyncio.Protocol):
         number = self._client[1].connection
         self.node.cluster.open_connections.pop(number or 0, None)
         if self.node.cluster.fetch_watch is not None:
-            self.node.cluster.fetch_watch.ended(self)
+            self.node.cluster.fetch_watch.ended(self, was_reset=exc is not None)
+        if self.node.is_open:
+            self.node.connection_closed(number or 0)
         self._flow.disconnect()
         self._frames.clear()
         if not self._closed.done():
@@ -530,8 +538,11 @@ class Connection(asyncio.Protocol):
         if size < _HEAD_SIZE:
             raise WireError(f"a frame of {size} bytes has no request header")
         key_and_version, correlation_id, id_size = _HEAD(buffer, start)
+        apis = self.node.cluster.apis
         try:
-            found = routes[key_and_version]
+            is_limited = apis is not BY_KEY
+            number = checked(apis, key_and_version) if is_limited else key_and_version
+            found = routes[number]
         except UnknownApiError as error:
             self._refuse_version(error, correlation_id)
             return
@@ -637,7 +648,7 @@ class Connection(asyncio.Protocol):
         """Answers ApiVersions in an unknown version: a v0 body with the known ones."""
         if error.key != API_VERSIONS:
             raise error
-        body = versions_refusal()
+        body = versions_refusal(self.node.cluster.apis)
         frame = struct.pack(">ii", len(body) + 4, correlation_id) + body
         self._out.append(frame)
         self._out_size += len(frame)

@@ -127,9 +127,12 @@ class FetchWatch:
             reader.positions.clear()
             rows = everything()
         now_ns = wall_ns()
+        # A client that asks for the same records again has dropped them.
+        was_sent = reader.unread_since is not None
+        self.heard(number)
         for partition, offset in rows:
             name = partition.name
-            if reader.positions.get(name) == offset and reader.unread_since is None:
+            if reader.positions.get(name) == offset and not was_sent:
                 continue
             reader.positions[name] = offset
             topic, _, index = name.rpartition("-")
@@ -140,7 +143,6 @@ class FetchWatch:
                     now_ns,
                 )
             )  # fmt: skip
-        self.heard(number)
 
     def heard(self, connection: int) -> None:
         """Notes that a connection has read its last response, if it has."""
@@ -179,11 +181,16 @@ class FetchWatch:
                 reader.unread_since = connection.reads
             self._tell(Sent(client, topic, int(index), offset, end, wall_ns()))
 
-    def ended(self, connection: Fetcher) -> None:
-        """Notes the end of a connection."""
+    def ended(self, connection: Fetcher, *, was_reset: bool) -> None:
+        """Notes the end of a connection.
+
+        If the client closed it, and the system did not reset it, no byte was unread.
+        """
         reader = self._readers.pop(connection.client.connection or 0, None)
         if reader is not None:
-            self._tell(Ended(connection.client, reader.has_read, wall_ns()))
+            was_closed = not connection.is_heard and not was_reset
+            was_read = reader.has_read or was_closed
+            self._tell(Ended(connection.client, was_read, wall_ns()))
 
     def dropped(self, partition: Partition) -> None:
         """Notes that a partition was deleted."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, get_args
 
 from kohort.broker import telemetry, transports
-from kohort.broker.clock import BrokerClock, Mode, RealClock
+from kohort.broker.clock import BrokerClock, Mode, RealClock, ns
 from kohort.broker.cluster.cluster import Cluster, ClusterError, Node
 from kohort.broker.cluster.status import status
 from kohort.broker.config import Config, ConfigError
@@ -355,6 +355,7 @@ class Broker:
             now=self._stopped_at,
             credit=self._credit,
             work=self._work,
+            moved=self._clock_moved,
         )
         self.events.begin(run_id())
         self.cluster = Cluster(
@@ -369,7 +370,11 @@ class Broker:
         if self._faults is not None or self.config["response.delay.ms"]:
             self.faults.bind(self.cluster, self.events)
         self.cluster.topic_created = self._topic_created
-        self.events.watch(Sources(self._committed, self._count, self._note_fetches))
+        self.events.watch(
+            Sources(
+                self._committed, self._count, self.cluster.log_end, self._note_fetches
+            )
+        )
         if self._watches_fetches:
             self._watches_fetches = False
             self.events.hold_accounts()
@@ -423,6 +428,16 @@ class Broker:
     def _credit(self, until: float | None) -> None:
         """Counts live members as heard from, while the clock is moved ahead."""
         self.cluster.shards.credit(until)
+
+    def _clock_moved(self, seconds: float, credits_heartbeats: bool) -> None:
+        """Publishes an advance of the clock, before its consequences."""
+        now = self.clock.now()
+        self.events.of(self.config["node.id"]).tell(
+            "clock_advanced",
+            now,
+            until_ns=ns(now + seconds),
+            credits_heartbeats=credits_heartbeats,
+        )
 
     def _work(self) -> int:
         return len(self.cluster.long_work)
@@ -526,6 +541,7 @@ class Broker:
             callback()
         async with self._changing_nodes:
             housekeeper.stop()
+            self.cluster.shards.disconnections.stop()
             try:
                 await self._stop_listening()
                 await self._close_events_topic()

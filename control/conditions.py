@@ -42,7 +42,9 @@ MOST_TOLD: Final = 5
 _OF_OFFSETS: Final = frozenset(
     {"offsets_committed", "offsets_deleted", "offsets_expired"}
 )
-_NEVER: Final = frozenset({"heartbeat", "commit_refused", "rebalance_account"})
+_NEVER: Final = frozenset(
+    {"heartbeat", "commit_refused", "rebalance_account", "finding"}
+)
 """Kinds that change no condition."""
 
 

@@ -340,6 +340,9 @@ class Group:
         # Slow to load, and rarely used.
         from kohort.control.why.history import history
 
+        accounting = self.broker.events.accounting
+        if accounting is not None:
+            accounting.tell()
         events = self.broker.events.recent(self.group_id, transactions=True)
         if all(event["group"] != self.group_id for event in events):
             known = self._known()

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kohort.broker.events.account.values import Account, Gone, Parts
     from kohort.broker.events.delivery import GroupDelivery
     from kohort.broker.events.delivery.partition import PartitionDelivery
+    from kohort.broker.events.findings.names import Names
     from kohort.broker.server import Broker
-    from kohort.control.why.names import Names
 
 Event = Mapping[str, Any]
 Partition = tuple[str, int]

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kohort.broker.clock import ns
+
 if TYPE_CHECKING:
     from kohort.testing.kohort import Kohort
     from kohort.testing.processes import Process
@@ -34,7 +36,8 @@ def sections(kohort: Kohort, test: str, artifacts: Path | None) -> list[Section]
         artifacts: the folder for its timeline page; None for no page.
     """
     events = kohort.events()
-    found = [*_stories(events), *_deliveries(kohort), *_faults(events)]
+    found = [*_stories(events, _now_ns(kohort)), *_deliveries(kohort)]
+    found += _faults(events)
     for process in kohort.processes:
         found += _output(process)
     if artifacts is not None:
@@ -42,10 +45,17 @@ def sections(kohort: Kohort, test: str, artifacts: Path | None) -> list[Section]
     return found
 
 
-def _stories(events: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
+def _now_ns(kohort: Kohort) -> int | None:
+    """The broker's time; None if it has stopped, at its last event."""
+    broker = kohort.broker
+    return ns(broker.clock.now()) if broker.is_running else None
+
+
+def _stories(
+    events: Sequence[Mapping[str, Any]], now_ns: int | None
+) -> Iterator[Section]:
     from kohort.control.why.history import histories
 
-    now_ns = events[-1]["time_ns"] if events else None
     for group, history in sorted(histories(events, now_ns).items()):
         yield f"kohort why {group}", _end_of(history.text().splitlines(), STORY_LINES)
 

@@ -2,7 +2,7 @@
 
 They are `TABLES`: those that cost the pipeline the most, of its 24, in short. DuckDB
 does less than an ingest and a build: it takes each event as it is (no quarantine, no
-copies of events), has no checks but missing numbers, no suggested settings, no other
+copies of events), has no checks but missing numbers, no findings, no other
 numbers of hours and groups, no intervals cut at hours, no lineage, and no report.
 """
 
@@ -71,7 +71,12 @@ TABLES: Final[Mapping[str, str]] = MappingProxyType(
             SELECT run, "group", number, u.member_id AS member_id, u.cause AS cause,
                 u.since_ns AS from_ns, u.until_ns AS until_ns,
                 (u.until_ns - u.since_ns) * u.count AS unread_ns
-            FROM (SELECT run, "group", number, unnest(unread) AS u FROM rebalances)""",
+            FROM (
+                SELECT run, "group", number, unnest(unread) AS u FROM rebalances
+                UNION ALL BY NAME
+                SELECT run, "group", unnest(unread) AS u FROM events
+                WHERE kind = 'unread_account'
+            )""",
         "pauses": """
             SELECT run, "group", number, p.member_id AS member_id,
                 p.since_ns AS from_ns, p.until_ns AS until_ns, p.count AS partitions
@@ -113,7 +118,9 @@ TABLES: Final[Mapping[str, str]] = MappingProxyType(
                 count(*) FILTER (kind = 'offsets_committed') AS commits,
                 sum(len(offsets)) FILTER (kind = 'offsets_committed') AS offsets,
                 count(*) FILTER (kind = 'member_expired') AS expired,
-                sum(unread_ns) FILTER (kind = 'rebalance_account') AS downtime_ns
+                sum(unread_ns) FILTER (
+                    kind IN ('rebalance_account', 'unread_account')
+                ) AS downtime_ns
             FROM events WHERE "group" IS NOT NULL GROUP BY ALL""",
         "groups": """
             SELECT run, "group", count(*) AS rebalances,

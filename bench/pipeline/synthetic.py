@@ -27,7 +27,7 @@ import pyarrow as pa
 from bench.pipeline.bronze_parquet import bronze_schema
 from bench.pipeline.lives import Kind, Life
 
-from kohort.broker.events.account import Accounts
+from kohort.broker.events.account import Account, Accounts
 from kohort.broker.events.schema import COMMON
 
 BEGIN_NS: Final = 1_748_822_400_000_000_000
@@ -91,18 +91,13 @@ def with_accounts(life: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         places[number] = len(found)
         found.append({**event})
         who = {"run": "life", "group": "g", "node": event["hops"], "sequence": number}
-        for account in accounts.take({**event, **who, "time_ns": event["t_ns"]}):
+        for account in accounts.take_all({**event, **who, "time_ns": event["t_ns"]}):
             fields = {name: getattr(account, name, None) for name in _COMMON}
-            found.append(
-                {
-                    **fields,
-                    **account.own_fields(),
-                    "kind": "rebalance_account",
-                    "t_ns": event["t_ns"],
-                    "hops": account.node,
-                    "started_sequence": places[account.started_sequence],
-                }
-            )
+            made = {**fields, **account.own_fields(), "kind": account.kind}
+            made |= {"t_ns": event["t_ns"], "hops": account.node}
+            if isinstance(account, Account):
+                made["started_sequence"] = places[account.started_sequence]
+            found.append(made)
     return found
 
 

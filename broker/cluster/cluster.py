@@ -39,6 +39,7 @@ from kohort.broker.topics.automatic import automatic
 from kohort.broker.topics.placement import spread
 from kohort.broker.topics.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic
 from kohort.broker.topics.topics import Topics
+from kohort.protocol.kafka_versions import apis_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,6 +100,7 @@ class Cluster:
         first_times: what was logged once, per client or group.
         controller: changes topics, one request after the other.
         producer_ids: hands out producer ids.
+        apis: the APIs that clients may use, by key (``api.versions``).
         features: the finalized levels of Kafka's features.
         quotas: the quotas of clients.
         changes: number of changes to saved state; continues after a restart.
@@ -128,7 +130,9 @@ class Cluster:
         self._storage: ClusterStorage | None = None
         self.changes = 0
         self.producer_ids = ProducerIds(self._save_producer_ids)
-        self.features = Features(self._features_changed)
+        version = config["api.versions"]
+        self.apis = apis_of(version)
+        self.features = Features(self._features_changed, version)
         self.quotas = Quotas(config, self.client_clock, self._quotas_changed)
         self.topic_created: Callable[[Topic], object] | None = None
         self.long_work = LongWork()
@@ -196,6 +200,20 @@ class Cluster:
         """Sets min.insync.replicas for all brokers, as Kafka does for a new cluster."""
         if self.features.levels.get(ELIGIBLE_LEADER_REPLICAS):
             self.config.require_for_all_brokers("min.insync.replicas")
+
+    def log_end(self, topic: str, partition: int, time_ns: int) -> int | None:
+        """The end of a partition's log at a time of the broker's clock.
+
+        None if it is unknown: the partition is gone or in files, or the clock stood
+        still at that time while records were written.
+        """
+        found = self.topics.by_name.get(topic)
+        if found is None or partition >= len(found.partitions):
+            return None
+        ends = found.partitions[partition].store.ends_at(time_ns // 1_000_000)
+        if ends is None or (self.clock.mode == "manual" and ends[0] != ends[1]):
+            return None
+        return ends[1]
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -474,7 +492,7 @@ class Cluster:
         restored = self._storage.restore()
         self.id = self._storage.cluster_id
         self.producer_ids.restore(restored.first_unused_producer_id)
-        self.features.levels.update(restored.features)
+        self.features.restore(restored.features)
         self.quotas.restore(restored.quotas)
         self.changes = restored.changes
         for topic in restored.topics:
@@ -573,6 +591,8 @@ class Node:
         commit: handles a commit that is answered at once; see `GroupDriver.commit`.
         commit_refused: publishes that offsets were refused before they reached a
             coordinator.
+        note_sync: notes the connection of a member's SyncGroup.
+        connection_closed: publishes that the connection of members is closed.
         fetch_sessions: its fetch sessions (KIP-227).
         has_producer_ids: whether it hands out producer ids. A node of Kafka has none
             at the first InitProducerId; see `plays_first_use`.
@@ -594,6 +614,8 @@ class Node:
         self.wait_to_sync = partial(cluster.shards.wait_to_sync, node_id)
         self.commit = partial(cluster.shards.commit, node_id)
         self.commit_refused = partial(cluster.shards.commit_refused, node_id)
+        self.note_sync = cluster.shards.disconnections.synced
+        self.connection_closed = cluster.shards.connection_closed
         self.counters: ApiCounters | None = None
         self.started_with: Mapping[str, str] = {}
         self.fetch_sessions = cluster.fetch_sessions()

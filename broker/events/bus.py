@@ -25,6 +25,7 @@ from kohort.broker.events import SCHEMA_VERSION
 from kohort.broker.events.open_transactions import KINDS as TRANSACTION_KINDS
 from kohort.broker.events.remembered import (
     APART,
+    CLOCK,
     FREE_ROWS,
     FREQUENT,
     REMEMBERED,
@@ -294,7 +295,7 @@ class Events:
     # -- accounts of rebalances
 
     def hold_accounts(self) -> None:
-        """Publishes ``rebalance_account`` from now on, for remembered events, too.
+        """Publishes accounts and findings from now on, of remembered events, too.
 
         On the running loop; each call needs a `release_accounts`.
         """
@@ -302,7 +303,8 @@ class Events:
         if self._accounting is None:
             from kohort.broker.events.accounting import UNHEARD, Accounting
 
-            self._accounting = Accounting(self._publish_of, soon, self._sources)
+            later = asyncio.get_running_loop().call_later
+            self._accounting = Accounting(self._publish_of, soon, later, self._sources)
             self._accounting.catch_up([*self.older(()), *self.remembered.latest])
             self.listen(self._accounting.add, UNHEARD)
             self._watch()
@@ -327,7 +329,7 @@ class Events:
         return self._accounting
 
     def finish_accounts(self) -> None:
-        """Publishes the accounts of everything that has happened, at once."""
+        """Publishes accounts and findings of all that has happened, at once."""
         if self._accounting is not None:
             self._accounting.finish()
 
@@ -348,7 +350,7 @@ class Events:
     def _publish_of(self, run: str, node: int, notice: Notice, now: float) -> None:
         if run == self.run:
             latest = self.remembered.latest
-            # Later commits do not matter: they change no account.
+            # Later commits do not matter: they change nothing here.
             time = max(now, latest[-1].time) if latest else now
             self.of(node).publish(notice, time)
 
@@ -376,7 +378,8 @@ class Events:
             size: number of events that may wait to be read; if more arrive, the oldest
                 are dropped, and an `events_lost` says which.
             past: whether to begin with the remembered events.
-            accounts: whether to publish ``rebalance_account`` while reading.
+            accounts: whether to publish ``rebalance_account`` and ``finding`` while
+                reading.
 
         Returns:
             A reader; close it in the end.
@@ -421,7 +424,8 @@ class Events:
         """Returns the remembered events, oldest first.
 
         Args:
-            group: a group's id: the events of that group, which go back further. The
+            group: a group's id: the events of that group, which go back further, and
+                the advances of the clock. The
                 older ones lack the frequent kinds (heartbeats, accepted commits), so
                 the sequence numbers have gaps. None: the latest events of all
                 groups, without gaps.
@@ -438,7 +442,7 @@ class Events:
         latest: Iterable[Seen] = self.remembered.latest
         if group is None:
             return [*latest]
-        kinds = TRANSACTION_KINDS if transactions else ()
+        kinds = {CLOCK, *(TRANSACTION_KINDS if transactions else ())}
         latest = [
             seen
             for seen in latest

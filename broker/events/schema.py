@@ -20,6 +20,7 @@ from kohort.broker.events.kinds import (
     account,
     broker,
     delivery,
+    findings,
     members,
     offsets,
     rebalances,
@@ -72,7 +73,13 @@ COMMON = (
 )
 
 ROWS: Mapping[str, tuple[Field, ...]] = MappingProxyType(
-    {**rebalances.ROWS, **account.ROWS, **offsets.ROWS, **delivery.ROWS}
+    {
+        **rebalances.ROWS,
+        **account.ROWS,
+        **offsets.ROWS,
+        **delivery.ROWS,
+        **findings.ROWS,
+    }
 )
 """Elements of list fields, by the name of their type."""
 
@@ -80,6 +87,7 @@ KINDS: tuple[Kind, ...] = (
     *members.KINDS,
     *rebalances.KINDS,
     *account.KINDS,
+    *findings.KINDS,
     *offsets.KINDS,
     *delivery.KINDS,
     *transactions.KINDS,

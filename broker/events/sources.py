@@ -1,4 +1,4 @@
-"""What the account of delivery needs from the broker, besides events."""
+"""What the accounts need from the broker, besides events."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 Count = Callable[[str, int, int, int, bool], int]
 """(topic, partition, first offset, end, read_committed) to the records between them;
 deleted ones count by their offsets."""
+
+
+LogEnd = Callable[[str, int, int], int | None]
+"""The end of a partition's log at a time, in ns since the epoch: see
+`Cluster.log_end`."""
 
 
 class Watch(Protocol):
@@ -27,15 +32,17 @@ class Watch(Protocol):
 
 
 class Sources(NamedTuple):
-    """What the account of delivery needs from the broker, besides events.
+    """What the accounts need from the broker, besides events.
 
     Attributes:
         committed: the committed offsets of a group that was loaded.
         count_records: counts records between offsets.
+        log_end: the end of a log at a time; None: unknown.
         watch: begins to note fetches, with the function that takes each note; None
             ends it.
     """
 
     committed: Callable[[str], Mapping[tuple[str, int], int]]
     count_records: Count
+    log_end: LogEnd
     watch: Callable[[Callable[[Note], None] | None], Watch | None]

@@ -16,6 +16,7 @@ class WaitRow(TypedDict):
     member_id: str
     waited_ns: int
     came: bool
+    told_ns: NotRequired[int | None]
 
 
 class PartRow(TypedDict):
@@ -112,13 +113,23 @@ class UnreadRow(TypedDict):
         "commanded",
         "kicked",
         "replaced",
+        "disconnected",
         "unseen",
         "group_empty",
+        "work_ended",
     ]
     since_ns: int
     until_ns: int
     count: int
     parts: list[PartRow]
+    records: NotRequired[int | None]
+    log_ends: NotRequired[list[LogEndRow] | None]
+
+
+class LogEndRow(TypedDict):
+    topic: str
+    offsets: list[int]
+    records: int
 
 
 class OffsetRow(TypedDict):
@@ -177,6 +188,13 @@ class RewindRow(TypedDict):
     partition: int
     offset: int
     previous_offset: int
+
+
+class EvidenceRow(TypedDict):
+    time_ns: int
+    text: str
+    sequence: NotRequired[int | None]
+    generation: NotRequired[int | None]
 
 
 class Common(TypedDict):
@@ -242,6 +260,7 @@ class MemberLeft(Common):
         "removed",
     ]
     was_pending: bool
+    software: NotRequired[str | None]
 
 
 class MemberExpired(Common):
@@ -251,6 +270,8 @@ class MemberExpired(Common):
         "commanded",
     ]
     silent_ns: NotRequired[int | None]
+    is_connected: NotRequired[bool | None]
+    is_active: NotRequired[bool | None]
 
 
 class MemberKicked(Common):
@@ -275,6 +296,20 @@ class MemberReplaced(Common):
     rebalance_timeout_ms: int
     protocols: list[str]
     topics: NotRequired[list[str] | None]
+
+
+class MemberFenced(Common):
+    kind: Literal["member_fenced"]
+    cause: NotRequired[None]
+    error: str
+
+
+class MemberDisconnected(Common):
+    kind: Literal["member_disconnected"]
+    cause: Literal[
+        "closed",
+        "away",
+    ]
 
 
 class Commanded(Common):
@@ -478,6 +513,43 @@ class RebalanceAccount(Common):
     is_ownership_whole: bool
 
 
+class UnreadAccount(Common):
+    kind: Literal["unread_account"]
+    cause: Literal[
+        "read_again",
+        "broker_stopped",
+        "unseen",
+    ]
+    closed_sequence: int
+    unread: list[UnreadRow]
+    unread_ns: int
+    unread_empty_ns: int
+
+
+class Finding(Common):
+    kind: Literal["finding"]
+    cause: NotRequired[None]
+    finding: str
+    revision: int
+    code: str
+    title: str
+    advice: str
+    is_sure: bool
+    is_withdrawn: bool
+    members: list[str]
+    evidence: list[EvidenceRow]
+    evidence_count: int
+    since_ns: int
+    until_ns: int
+    unread_ns: int
+    paused_ns: int
+    records: int
+    setting: NotRequired[str | None]
+    current: NotRequired[str | None]
+    suggested: NotRequired[str | None]
+    saving_ns: NotRequired[int | None]
+
+
 class OffsetsCommitted(Common):
     kind: Literal["offsets_committed"]
     cause: NotRequired[None]
@@ -491,6 +563,12 @@ class CommitRefused(Common):
     error: str
     offsets: list[OffsetRow]
     producer_id: NotRequired[int | None]
+
+
+class OffsetsUnchecked(Common):
+    kind: Literal["offsets_unchecked"]
+    cause: NotRequired[None]
+    producer_id: int
 
 
 class OffsetsExpired(Common):
@@ -666,6 +744,13 @@ class FaultStruck(Common):
     error: NotRequired[str | None]
 
 
+class ClockAdvanced(Common):
+    kind: Literal["clock_advanced"]
+    cause: NotRequired[None]
+    until_ns: int
+    credits_heartbeats: bool
+
+
 class NodeStarted(Common):
     kind: Literal["node_started"]
     cause: NotRequired[None]
@@ -692,6 +777,8 @@ EventKind: TypeAlias = Literal[
     "member_expired",
     "member_kicked",
     "member_replaced",
+    "member_fenced",
+    "member_disconnected",
     "commanded",
     "leader_chosen",
     "heartbeat",
@@ -703,8 +790,11 @@ EventKind: TypeAlias = Literal[
     "member_synced",
     "partitions_changed",
     "rebalance_account",
+    "unread_account",
+    "finding",
     "offsets_committed",
     "commit_refused",
+    "offsets_unchecked",
     "offsets_expired",
     "offsets_deleted",
     "append_failed",
@@ -717,6 +807,7 @@ EventKind: TypeAlias = Literal[
     "shard_loaded",
     "shard_unloaded",
     "fault_struck",
+    "clock_advanced",
     "node_started",
     "node_stopped",
     "events_lost",
@@ -732,6 +823,8 @@ Event: TypeAlias = (
     | MemberExpired
     | MemberKicked
     | MemberReplaced
+    | MemberFenced
+    | MemberDisconnected
     | Commanded
     | LeaderChosen
     | Heartbeat
@@ -743,8 +836,11 @@ Event: TypeAlias = (
     | MemberSynced
     | PartitionsChanged
     | RebalanceAccount
+    | UnreadAccount
+    | Finding
     | OffsetsCommitted
     | CommitRefused
+    | OffsetsUnchecked
     | OffsetsExpired
     | OffsetsDeleted
     | AppendFailed
@@ -757,6 +853,7 @@ Event: TypeAlias = (
     | ShardLoaded
     | ShardUnloaded
     | FaultStruck
+    | ClockAdvanced
     | NodeStarted
     | NodeStopped
     | EventsLost

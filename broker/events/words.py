@@ -148,14 +148,27 @@ UNREAD_CAUSES: Final[Words] = MappingProxyType(
         "left": "its member left; counted from the LeaveGroup",
         "removed": "an admin removed its member",
         "expired": "the session of its member expired; counted from when the broker"
-        " last heard of the member",
+        " last heard of the member, or its connection was closed",
         "commanded": "a command removed its member, or ended the member's session",
         "kicked": "the broker removed its member; counted from when the broker last"
         " heard of it",
         "replaced": "its static member was restarted; counted from when the broker"
-        " last heard of the old process",
+        " last heard of the old process, or its connection was closed",
+        "disconnected": "its member had closed its connection, and had not come back"
+        " when the broker stopped",
         "unseen": "its member is gone, and no event says how",
         "group_empty": "the group was Empty",
+        "work_ended": "the group's work had ended: all members were gone, and nobody"
+        " joined again before the broker stopped",
+    }
+)
+
+UNREAD_ENDS: Final[Words] = MappingProxyType(
+    {
+        "read_again": "a member reads the partitions again, without a rebalance: a"
+        " static member is back",
+        "broker_stopped": "the broker stopped",
+        "unseen": "events are missing",
     }
 )
 

@@ -19,6 +19,9 @@ _SLICE = 500
 def handle(request: Request) -> Work | None:
     """Passes the sync to the group's coordinator."""
     message: SyncGroupRequest = request.message
+    request.node.note_sync(
+        request.client.connection or 0, message.group_id, message.member_id
+    )
     if not message.assignments:
         # A follower, as most members are.
         if not request.node.wait_to_sync(

@@ -218,6 +218,12 @@ class BatchStore:
             if timestamps[index] >= timestamp:
                 yield self.batch(index)
 
+    def ends_at(self, time_ms: int) -> tuple[int, int] | None:
+        """See `Store.ends_at`."""
+        before = bisect_left(self._written, time_ms)
+        after = bisect_right(self._written, time_ms, before)
+        return self._offset_behind(before), self._offset_behind(after)
+
     def latest(self) -> tuple[int, Sequence[bytes]]:
         """See `Store.latest`."""
         if not self._batches:

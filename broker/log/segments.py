@@ -360,6 +360,9 @@ class SegmentStore:
                 return
             offset = end
 
+    def ends_at(self, time_ms: int) -> tuple[int, int] | None:
+        """See `Store.ends_at`: files have no time of writing."""
+
     def latest(self) -> tuple[int, Sequence[bytes]]:
         """See `Store.latest`."""
         if not self._size:

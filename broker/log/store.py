@@ -155,6 +155,12 @@ class Store(Protocol):
             StorageError: the log is damaged, or cannot be read.
         """
 
+    def ends_at(self, time_ms: int) -> tuple[int, int] | None:
+        """The end of the log just before, and just after, a millisecond.
+
+        By the broker's clock, in ms since the epoch. None: unknown.
+        """
+
     def latest(self) -> tuple[int, Sequence[bytes]]:
         """The largest timestamp, and the first batch that has it, if any.
 

@@ -31,6 +31,7 @@ from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.bus import Events
 from kohort.broker.log.store import StorageError
 from kohort.broker.shards.credit import Credit
+from kohort.broker.shards.disconnections import Disconnections
 from kohort.broker.shards.hash import LONGEST, MOST, partition_of
 from kohort.broker.shards.loader import Loader
 from kohort.broker.topics.topic import Topic
@@ -38,7 +39,9 @@ from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.coordinator import Coordinator
+    from kohort.broker.coordinator.effects import Notice
     from kohort.broker.coordinator.group import Group
+    from kohort.broker.coordinator.member import Member
     from kohort.broker.log.producers import Verification
     from kohort.broker.log.transactions import EndMarker
     from kohort.broker.shards.driver import GroupDriver, Waiter
@@ -64,6 +67,7 @@ class Shards:
     Attributes:
         loader: reads their logs.
         lasting: powers in force, which outlive the coordinators.
+        disconnections: members whose connections were closed.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class Shards:
         self._credit = credit
         self.loader = Loader(clock)
         self.lasting = Lasting()
+        self.disconnections = Disconnections(self._find_member, self._publish)
         self._shards: list[Shard] = []
         # Shards by the ids of groups that were used.
         self._of_group: dict[str, Shard] = {}
@@ -366,6 +371,24 @@ class Shards:
         for shard in self._shards:
             if shard.driver is not None:
                 shard.driver.credit_all(self._clock.now() if until is None else until)
+
+    def connection_closed(self, connection: int) -> None:
+        """Publishes that the connection of members is closed."""
+        self.disconnections.closed(connection, self._clock.now())
+
+    def _find_member(
+        self, group_id: str, member_id: str
+    ) -> tuple[int, Group, Member] | None:
+        """A member, its group, and the node of its coordinator."""
+        shard = self._of_group.get(group_id)
+        group = None if shard is None else shard.groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if shard is None or group is None or member is None:
+            return None
+        return shard.node_id, group, member
+
+    def _publish(self, node_id: int, notice: Notice) -> None:
+        self._events.of(node_id).publish(notice, self._clock.now())
 
     def groups(self) -> Iterator[Group]:
         """Yields all loaded groups."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kohort.broker.api_counts import Histogram
+from kohort.broker.events.account.values import WORK_ENDED
 from kohort.broker.events.schema import BY_NAME
 from kohort.broker.events.seen import Seen
 from kohort.broker.events.words import UNSEEN
@@ -52,6 +53,7 @@ class GroupCounts:
         commits: OffsetCommits that were taken.
         offsets: the offsets in them.
         commit_refusals: those that were refused, by error.
+        findings: codes of the group's findings now, by key; none of several groups.
         delivery: records received, sent again, and skipped: `DELIVERED`.
         went_back: commits below the committed offset, by cause.
         last_cause: why it rebalanced last; None if it did not yet.
@@ -63,6 +65,7 @@ class GroupCounts:
         "commits",
         "delivery",
         "departures",
+        "findings",
         "last_cause",
         "last_time",
         "offsets",
@@ -84,6 +87,7 @@ class GroupCounts:
         self.commits = 0
         self.offsets = 0
         self.commit_refusals: Count = {}
+        self.findings: dict[str, str] = {}
         self.delivery: Count = {}
         self.went_back: Count = {}
         self.last_cause: str | None = None
@@ -180,6 +184,7 @@ def _state(fold: GroupFold, group: str, fields: Mapping[str, Any], _seen: Seen) 
         fold.of(group)
     elif group in fold.by_group:
         fold.gone[group] = None
+        fold.by_group[group].findings.clear()
 
 
 def _rebalance(
@@ -203,10 +208,27 @@ def _account(
         if pause["count"] != 0 and pause["ended_by"] != UNSEEN:
             seconds = (pause["until_ns"] - pause["since_ns"]) / 1e9
             counts.pause_seconds.observe(seconds)
+    _unread(fold, group, fields, _seen)
+
+
+def _unread(
+    fold: GroupFold, group: str, fields: Mapping[str, Any], _seen: Seen
+) -> None:
+    counts = fold.of(group)
     for row in fields["unread"]:
+        if row["until_ns"] <= fold.since_ns or row["cause"] == WORK_ENDED:
+            continue
         seconds = (row["until_ns"] - row["since_ns"]) * row["count"] / 1e9
         before = counts.unread_seconds.get(row["cause"], 0.0)
         counts.unread_seconds[row["cause"]] = before + seconds
+
+
+def _found(fold: GroupFold, group: str, fields: Mapping[str, Any], _seen: Seen) -> None:
+    counts = fold.of(group)
+    if fields["is_withdrawn"]:
+        counts.findings.pop(fields["finding"], None)
+    elif counts is not fold.others:
+        counts.findings[fields["finding"]] = fields["code"]
 
 
 def _departed(
@@ -275,6 +297,7 @@ def _add(counts: Count, name: str, number: int = 1) -> None:
 
 _COUNT: Mapping[str, Callable[[GroupFold, str, Mapping[str, Any], Seen], None]] = {
     "commit_refused": _uncommitted,
+    "finding": _found,
     "delivery_account": _delivered,
     "group_loaded": _loaded,
     "group_state": _state,
@@ -287,6 +310,7 @@ _COUNT: Mapping[str, Callable[[GroupFold, str, Mapping[str, Any], Seen], None]] 
     "offsets_went_back": _went_back,
     "rebalance_account": _account,
     "rebalance_started": _rebalance,
+    "unread_account": _unread,
 }
 
 UNCOUNTED: Final = BY_NAME.keys() - _COUNT.keys()

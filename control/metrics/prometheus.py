@@ -19,6 +19,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.registry import Collector
 
 from kohort.broker.coordinator.state import GroupState
+from kohort.broker.events.account.values import WORK_ENDED
 from kohort.broker.events.delivery_words import WENT_BACK
 from kohort.broker.events.words import (
     REBALANCE_CAUSES,
@@ -176,8 +177,8 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
             "unread_seconds",
             "kohort_group_unread_partition_seconds",
             "cause",
-            UNREAD_CAUSES,
-            "Partition-seconds without a reader, once the rebalance is settled.",
+            UNREAD_CAUSES.keys() - {WORK_ENDED},
+            "Partition-seconds without a reader, once accounted for.",
         ),
         (
             "commit_refusals",
@@ -224,6 +225,16 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
     ):
         rows = [([row["group"]], row[key]) for row in groups]
         yield _histograms(name, says, ["group"], rows)
+
+    findings = GaugeMetricFamily(
+        "kohort_group_findings",
+        "Known problems that `kohort why` finds now, by code.",
+        labels=["group", "code"],
+    )
+    for row in groups:
+        for code, count in row["findings"].items():
+            findings.add_metric([row["group"], code], count)
+    yield findings
 
 
 def _of_transactions(counts: Snapshot) -> Iterator[Metric]:

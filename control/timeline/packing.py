@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kohort.broker.events import SCHEMA_VERSION
-from kohort.broker.events.account import Account
+from kohort.broker.events.account import Account, UnreadAccount
+from kohort.broker.events.account.flow import ACCOUNTS
 from kohort.broker.events.account.values import key_of
+from kohort.broker.events.schema import COMMON
 from kohort.control.timeline.page import Page, file_page
 from kohort.control.why.history import histories
-
-ACCOUNT: Final = "rebalance_account"
 
 GZIP_BITS: Final = zlib.MAX_WBITS + 16
 """``wbits`` of zlib: its largest window, in gzip's format."""
@@ -49,7 +49,9 @@ class Packing:
             self._sentences.update(history.sentences())
             if history.findings:
                 self._findings[group] = [each.as_json() for each in history.findings]
-            for account in history.rebalances:
+            accounts: list[Account | UnreadAccount] = [*history.rebalances]
+            accounts += history.facts.quiet
+            for account in accounts:
                 if account.key not in self._accounts:
                     self._add(json.dumps(event_of(account)).encode())
 
@@ -70,26 +72,19 @@ class Packing:
         for text, event in lines:
             self._add(text)
             self.count += 1
-            if event["kind"] == ACCOUNT:
+            if event["kind"] in ACCOUNTS:
                 self._accounts.add(key_of(event))
             yield event
 
 
-def event_of(account: Account) -> dict[str, Any]:
+def event_of(account: Account | UnreadAccount) -> dict[str, Any]:
     """An account as the event that carries it, but for its sequence and labels."""
+    names = (field.name for field in COMMON if hasattr(account, field.name))
     return {
+        **{name: getattr(account, name) for name in names},
         "schema": SCHEMA_VERSION,
-        "run": account.run,
-        "node": account.node,
-        "kind": ACCOUNT,
+        "kind": account.kind,
         "time_ns": account.settled_ns,
         "wall_ns": account.settled_ns,
-        "group": account.group,
-        "generation": account.generation,
-        "member_id": account.member_id,
-        "instance_id": account.instance_id,
-        "client_id": account.client_id,
-        "host": account.host,
-        "reason": account.reason,
         **account.own_fields(),
     }

@@ -1,8 +1,8 @@
 """Downtime: the time for which partitions of a group with members have no reader.
 
 The one measure of what rebalances cost, for eager and cooperative members, crashes and
-restarts alike. Its source is ``unread`` of the accounts of rebalances, without the
-time of Empty groups.
+restarts alike, with or without a rebalance. Its source is ``unread`` of the accounts,
+without the time of Empty groups, and what follows the end of their work.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from kohort.pipeline.gold.columns import lasting
+from kohort.pipeline.silver.accounts import down
 from kohort.pipeline.table_functions import GROUP, Frames, by
 
-
-def down(frames: Frames) -> DataFrame:
-    """The rows of silver/unread that are downtime."""
-    return frames["silver/unread"].where("cause <> 'group_empty'")
+__all__ = ["down", "in_work"]
 
 
 def in_work(frames: Frames) -> DataFrame:

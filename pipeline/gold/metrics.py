@@ -23,8 +23,9 @@ from kohort.pipeline.gold.columns import (
     nanoseconds,
     seconds,
 )
-from kohort.pipeline.gold.downtime import down, in_work
+from kohort.pipeline.gold.downtime import in_work
 from kohort.pipeline.gold.storms import storms_of
+from kohort.pipeline.silver.accounts import down
 from kohort.pipeline.table_functions import (
     EVENTS,
     GROUP,

@@ -111,6 +111,7 @@ METRICS: Final = (
     Metric("went_back", "commits that went back", "commits"),
     Metric("expired", "expired sessions", "sessions"),
     Metric("commit_failures", "refused commits", "commits"),
+    Metric("findings", "findings", "findings"),
 )
 
 

@@ -19,6 +19,7 @@ from kohort.pipeline.silver.accounts import (
 )
 from kohort.pipeline.silver.commits import commits, lags
 from kohort.pipeline.silver.delivery import delivery
+from kohort.pipeline.silver.findings import findings
 from kohort.pipeline.silver.memberships import memberships
 from kohort.pipeline.silver.ownership import ownership
 from kohort.pipeline.silver.refusals import refusals
@@ -41,6 +42,7 @@ TABLE_FUNCTIONS: Final[Mapping[str, TableFunction]] = MappingProxyType(
         "silver/moves": moves,
         "silver/lags": lags,
         "silver/transactions": transactions,
+        "silver/findings": findings,
     }
 )
 """Table functions by path, each after the tables that it reads."""

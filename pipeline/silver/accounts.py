@@ -1,7 +1,8 @@
 """Tables that are read off the accounts of rebalances.
 
 The broker computes the account of each rebalance once and publishes it as an event,
-``rebalance_account``. Nothing of it is computed here again: these tables are its
+``rebalance_account``; time without a reader outside of rebalances is an
+``unread_account``. Nothing of it is computed here again: these tables are its
 fields and rows, with the names of members beside their ids.
 """
 
@@ -81,9 +82,13 @@ def unread(frames: Frames, _options: Options) -> DataFrame:
         *GROUP, "number", f.posexplode("unread").alias("position", "row")
     )
     found = (
-        rows.select(*GROUP, "number", "position", "row.*")
-        .withColumn("part", f.explode("parts"))
+        rows.unionByName(_outside(frames))
+        .select(*GROUP, "number", "position", "row.*")
+        .select("*", f.posexplode("parts").alias("part_at", "part"))
         .withColumn("partition_numbers", f.col("part.partitions"))
+        .withColumn("ends", f.get("log_ends", f.col("part_at")))
+        .withColumn("records", f.col("ends.records"))
+        .withColumn("end_offsets", f.col("ends.offsets"))
         .withColumn("partitions", f.size("partition_numbers").cast("bigint"))
         .withColumn(
             "unread_ns", (f.col("until_ns") - f.col("since_ns")) * f.col("partitions")
@@ -92,6 +97,30 @@ def unread(frames: Frames, _options: Options) -> DataFrame:
         .withColumnRenamed("since_ns", "from_ns")
     )
     return shaped(named(found, frames), "silver/unread")
+
+
+def down(frames: Frames) -> DataFrame:
+    """The rows of silver/unread that are downtime."""
+    return frames["silver/unread"].where("cause not in ('group_empty', 'work_ended')")
+
+
+def _outside(frames: Frames) -> DataFrame:
+    """Rows outside of rebalances: without a number, their positions are the group's."""
+    place = ("node", "closed_sequence", "cause")
+    copies = Window.partitionBy(*GROUP, *place).orderBy("sequence")
+    rows = (
+        of_kinds(frames, "unread_account")
+        .withColumn("copy", f.row_number().over(copies))
+        .where("copy = 1")
+        .select(*GROUP, *place, f.posexplode("unread").alias("at", "row"))
+    )
+    in_group = Window.partitionBy(*GROUP).orderBy(*place, "at")
+    return rows.select(
+        *GROUP,
+        f.lit(None).cast("bigint").alias("number"),
+        (f.row_number().over(in_group) - 1).alias("position"),
+        "row",
+    )
 
 
 def named(rows: DataFrame, frames: Frames) -> DataFrame:

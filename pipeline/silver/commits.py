@@ -11,6 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from kohort.pipeline.silver.accounts import down
 from kohort.pipeline.silver.order import (
     IN_ORDER,
     along,
@@ -62,15 +63,18 @@ def commits(frames: Frames, _options: Options) -> DataFrame:
 
 
 def lags(frames: Frames, _options: Options) -> DataFrame:
-    """One row per completed rebalance with commits before it and in it."""
-    lag_before, built = f.col("lag_before"), f.col("lag_peak") - f.col("lag_before")
+    """One row per completed rebalance whose lag is known."""
+    grown = f.greatest(f.col("lag_peak") - f.col("lag_before"), f.lit(0))
+    grown = f.when(f.col("lag_peak").isNotNull(), grown)
+    peaks = _peaks(running_lag(kept(lag_changes(frames)))).where("lag_before >= 0")
     found = (
         frames["silver/rebalances"]
         .where(f.col("outcome") == "completed")
         .select(*_START, "number", "started_ns", "ended_ns")
-        .join(_peaks(running_lag(kept(lag_changes(frames)))), [*_START])
-        .where(lag_before >= 0)
-        .withColumn("lag_built", f.greatest(built, f.lit(0)))
+        .join(peaks, [*_START], "left")
+        .join(_appended(frames), [*GROUP, "number"], "left")
+        .withColumn("lag_built", f.coalesce("appended", grown))
+        .where("lag_built is not null")
         .withColumn(
             "worked_off_ns",
             f.when(f.col("lag_built") > 0, f.col("worked_off_ns")),
@@ -78,6 +82,13 @@ def lags(frames: Frames, _options: Options) -> DataFrame:
         .withColumn("catch_up_ns", _catch_up_ns())
     )
     return shaped(found, "silver/lags")
+
+
+def _appended(frames: Frames) -> DataFrame:
+    """By rebalance: records appended to unread partitions; null: some are unknown."""
+    is_known = f.count("records") == f.count("*")
+    rows = down(frames).where("number is not null").groupBy(*by(*GROUP, "number"))
+    return rows.agg(f.when(is_known, f.sum("records")).alias("appended"))
 
 
 def _catch_up_ns() -> Column:
@@ -91,18 +102,21 @@ def lag_changes(frames: Frames) -> DataFrame:
     Starts of rebalances are among them: their change is null. Partitions are exchanged
     by themselves, and then slices: no task has all rows of a group.
     """
-    lag = f.greatest(f.col("end_offset") - f.col("offset"), f.lit(0))
-    before = f.lag("lag", 1, 0).over(along(*_OWN))
+    own = along(*_OWN)
+    committed = f.last("offset", ignorenulls=True).over(up_to_here(own))
+    names = (*_PARTITION, *IN_ORDER, "offset", "end_offset")
+    commits_ = frames["silver/commits"].where(
+        "error is null and end_offset is not null"
+    )
     told = (
-        frames["silver/commits"]
-        .where(f.col("error").isNull() & f.col("end_offset").isNotNull())
-        .select(
-            f.xxhash64(*_PARTITION).alias("hash"),
-            *_PARTITION,
-            *IN_ORDER,
-            lag.alias("lag"),
+        together(commits_.select(*names), _gap_ends(frames).select(*names))
+        .withColumn("hash", f.xxhash64(*_PARTITION))
+        .withColumn("committed", committed)
+        .where("committed is not null")
+        .withColumn(
+            "lag", f.greatest(f.col("end_offset") - f.col("committed"), f.lit(0))
         )
-        .withColumn("change", f.col("lag") - before)
+        .withColumn("change", f.col("lag") - f.lag("lag", 1, 0).over(own))
         .select(*GROUP, *IN_ORDER, "change")
     )
     ends = frames["silver/rebalances"].select(
@@ -124,6 +138,27 @@ def lag_changes(frames: Frames) -> DataFrame:
         .agg(
             f.sum("change").alias("change"),
             f.max("peak_until_ns").alias("peak_until_ns"),
+        )
+    )
+
+
+def _gap_ends(frames: Frames) -> DataFrame:
+    """The ends of the logs of partitions when they get a reader again, or an account.
+
+    Shaped as commits without an offset; before all events of the same time.
+    """
+    ends = f.explode(f.arrays_zip("partition_numbers", "end_offsets")).alias("end")
+    return (
+        down(frames)
+        .where("end_offsets is not null")
+        .select(*GROUP, "topic", "until_ns", ends)
+        .select(
+            *(*GROUP, "topic", f.col("end.partition_numbers").alias("partition")),
+            f.col("until_ns").alias("time_ns"),
+            f.lit(-1).alias("node"),
+            f.lit(0).cast("bigint").alias("sequence"),
+            f.lit(None).cast("bigint").alias("offset"),
+            f.col("end.end_offsets").alias("end_offset"),
         )
     )
 

@@ -27,7 +27,7 @@ _METRICS: Final = columns(
         "double",
         (
             "partition-seconds without a reader: of unread, the part within it, without"
-            " group_empty"
+            " group_empty and work_ended"
         ),
     ),
     (
@@ -291,35 +291,37 @@ INITIAL_DELAY = Table(
     ),
 )
 
-SETTINGS = Table(
-    "settings",
+FINDINGS = Table(
+    "findings",
     GOLD,
-    "A setting that would help a group, with its evidence.",
-    ("run", "group", "rule"),
+    "Known problems of a group of one kind: the findings of one code, added up.",
+    ("run", "group", "code"),
     (
         *GROUP,
         *columns(
-            ("rule", "string", "the rule, see the documentation"),
-            ("setting", "string", "configuration key"),
-            ("where", "string", "broker or client"),
-            ("suggested", "string", "suggested value"),
-            ("evidence", "string", "in words, with the numbers"),
-            ("cases", "bigint", "number of cases"),
+            ("code", "string", "of the findings"),
+            ("findings", "bigint", "number of findings"),
+            ("sure", "bigint", "of these, those with is_sure"),
+            ("cases", "bigint", "sum of their evidence_count"),
+            ("from_ns", "bigint", "the earliest from_ns"),
+            ("until_ns", "bigint", "the latest until_ns"),
+            ("downtime_s", "double", "sum of their unread_ns, in partition-seconds"),
+            ("paused_s", "double", "sum of their paused_ns, in member-seconds"),
+            ("records", "bigint", "sum of their records"),
             (
-                "rebalances_saved",
-                "bigint",
-                "maximum that the setting would have saved; null: none",
-            ),
-            ("downtime_saved_s", "double", "partition-seconds, likewise"),
-            (
-                "together_s",
+                "downtime_saved_s",
                 "double",
-                (
-                    "the same of all rules of the group together, not their sum: each"
-                    " moment once; null: none"
-                ),
+                "sum of their saving_ns, in partition-seconds; null: unknown",
             ),
-            ("confidence", "double", "0 to 1, computed by the rule"),
+            (
+                "title",
+                "string",
+                "of the one with the largest saving_ns, or else unread_ns",
+            ),
+            ("advice", "string", "likewise"),
+            ("setting", "string", "likewise"),
+            ("current", "string", "likewise"),
+            ("suggested", "string", "likewise"),
         ),
     ),
 )
@@ -386,7 +388,7 @@ GOLD_TABLES: Final = (
     WAITED_FOR,
     INITIAL_DELAY,
     TRANSACTIONS,
-    SETTINGS,
+    FINDINGS,
     QUALITY,
 )
 """A table comes after those that it is made from."""

@@ -100,7 +100,7 @@ REBALANCES = Table(
             ("assignment_bytes", "bigint", "size of all assignments"),
             ("metadata_bytes", "bigint", "size of all subscriptions"),
             ("paused_ns", "bigint", "member-ns of its pauses"),
-            ("unread_ns", "bigint", "partition-ns of its unread, without group_empty"),
+            ("unread_ns", "bigint", "partition-ns of its unread that are downtime"),
             ("unread_empty_ns", "bigint", "partition-ns of group_empty"),
             ("is_whole", "boolean", "no event of it is missing"),
         ),
@@ -242,7 +242,7 @@ UNREAD = Table(
     "unread",
     SILVER,
     "The time for which partitions of a topic that had a reader have none: a row of"
-    " unread of a rebalance_account. Sums over rebalances count each moment once.",
+    " unread of a rebalance_account or an unread_account. Sums count each moment once.",
     ("run", "group", "number", "position", "topic"),
     (
         *GROUP,
@@ -252,10 +252,17 @@ UNREAD = Table(
                 "bigint",
                 (
                     "number of the rebalance whose account has it; it may have begun"
-                    " earlier"
+                    " earlier. Null: an unread_account, which is of no rebalance"
                 ),
             ),
-            ("position", "int", "position of the row in the account"),
+            (
+                "position",
+                "int",
+                (
+                    "position of the row in the account; without a rebalance, in all"
+                    " unread_accounts of the group"
+                ),
+            ),
             ("topic", "string", "the partitions' topic"),
         ),
         *MEMBER,
@@ -267,6 +274,19 @@ UNREAD = Table(
             ("partition_numbers", "array<int>", "the partitions"),
             ("partitions", "bigint", "number of partitions"),
             ("unread_ns", "bigint", "(until_ns - from_ns) * partitions"),
+            (
+                "records",
+                "bigint",
+                (
+                    "records appended to them meanwhile, by the ends of their logs;"
+                    " null: unknown"
+                ),
+            ),
+            (
+                "end_offsets",
+                "array<bigint>",
+                "the ends of their logs at until_ns; null: unknown",
+            ),
         ),
     ),
 )
@@ -446,14 +466,15 @@ MOVES = Table(
 LAGS = Table(
     "lags",
     SILVER,
-    "The lag that a completed rebalance built up, as commits show it. T, the"
-    " group's lag after an OffsetCommit, is the sum over its partitions of"
-    " end_offset - offset (at least 0) of the last accepted row at or before"
-    " it, in order; only rows with an end_offset count, and only events with"
-    " such rows. The rebalance's events are those from its rebalance_started to"
-    " the next one of the group; for the peak, those up to 30 s after ended_ns:"
-    " later lag has other causes. No row if there is no T before the rebalance,"
-    " or none for the peak.",
+    "The lag that a completed rebalance built up: the records that were appended to"
+    " partitions while they had no reader. T, the group's lag after an OffsetCommit, or"
+    " after time without a reader (unread, with end_offsets, without group_empty and"
+    " work_ended), is the sum over its partitions of end_offset - offset (at least 0):"
+    " the last known of each at or before it, in order; only partitions with an"
+    " accepted commit with an end_offset count. The rebalance's events are those from"
+    " its rebalance_started to the next one of the group; for the peak, those up to"
+    " 30 s after ended_ns: later lag has other causes. No row if the records of its"
+    " unread are unknown, and there is no T before it, or none for the peak.",
     ("run", "group", "number"),
     (
         *GROUP,
@@ -461,10 +482,17 @@ LAGS = Table(
             ("number", "bigint", "number of the rebalance"),
             ("started_ns", "bigint", "of the rebalance"),
             ("ended_ns", "bigint", "of the rebalance"),
-            ("lag_before", "bigint", "records: the last T before it"),
-            ("lag_peak", "bigint", "records: the largest T for the peak"),
+            ("lag_before", "bigint", "records: the last T before it; null: none"),
+            ("lag_peak", "bigint", "records: the largest T for the peak; null: none"),
             ("peak_ns", "bigint", "time_ns of the first of its events with that lag"),
-            ("lag_built", "bigint", "lag_peak - lag_before, at least 0"),
+            (
+                "lag_built",
+                "bigint",
+                (
+                    "records of its unread, without group_empty and work_ended; if any"
+                    " are unknown, lag_peak - lag_before, at least 0"
+                ),
+            ),
             (
                 "worked_off_ns",
                 "bigint",
@@ -530,6 +558,40 @@ TRANSACTIONS = Table(
     ),
 )
 
+FINDINGS = Table(
+    "findings",
+    SILVER,
+    "A known problem of a group, with advice: the latest revision of a finding that was"
+    " not withdrawn. See the event for the full meaning of each column.",
+    ("run", "group", "finding"),
+    (
+        *GROUP,
+        *columns(
+            ("finding", "string", "its key in the run and group"),
+            ("code", "string", "the problem"),
+            ("title", "string", "the problem in words"),
+            ("advice", "string", "the remedy"),
+            ("is_sure", "boolean", "false: other things look the same"),
+            ("members", "array<string>", "names of the members that it is about"),
+            ("evidence_count", "bigint", "number of observations"),
+            ("from_ns", "bigint", "since_ns of the event"),
+            ("until_ns", "bigint", "of the event"),
+            ("unread_ns", "bigint", "partition-time without a reader that it cost"),
+            ("paused_ns", "bigint", "member-time in which members paused for it"),
+            ("records", "bigint", "of the event"),
+            ("setting", "string", "setting that would have helped; null: none"),
+            ("current", "string", "its value; null: unknown"),
+            ("suggested", "string", "the suggested value"),
+            (
+                "saving_ns",
+                "bigint",
+                "partition-time that it would have saved; null: unknown",
+            ),
+            ("revision", "bigint", "number of its revisions"),
+        ),
+    ),
+)
+
 SILVER_TABLES: Final = (
     RUNS,
     REBALANCES,
@@ -544,5 +606,6 @@ SILVER_TABLES: Final = (
     MOVES,
     LAGS,
     TRANSACTIONS,
+    FINDINGS,
 )
 """A table comes after those that it is made from."""

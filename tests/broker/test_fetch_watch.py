@@ -22,7 +22,6 @@ from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import ReadResult
 from kohort.broker.long_work import finish
 from kohort.broker.server import Broker
-from kohort.protocol.apis.k16_list_groups import ListGroupsRequest
 from kohort.protocol.records import Record, build_batch
 
 
@@ -135,17 +134,18 @@ async def test_each_assignment_makes_positions_news() -> None:
         assert of_partition(notes) == [("Asked", 0, 1), ("Asked", 0, 1)]
 
 
-async def test_a_response_counts_as_read_with_the_next_request() -> None:
-    """Not with the end of the connection."""
+async def test_a_response_counts_as_read_when_the_client_closes() -> None:
+    """Unless it had not read all of it: then the system resets the connection."""
     watch, notes = watching()
     async with Broker() as broker:
         broker.cluster.fetch_watch = watch
         broker.cluster.create_topic("t", 1)
         async with connected(broker) as one, connected(broker) as two:
             await one.call("Produce", 9, requests.produce((0, batches(5))))
-            await fetched(one, 0)
+            one.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await one.send("Fetch", 11, requests.fetch(0))
             await fetched(two, 0)
-            await two.call("ListGroups", 4, ListGroupsRequest())
+            one.writer.transport.abort()
     ended = {n.client.connection: n.was_read for n in notes if isinstance(n, Ended)}
     assert ended == {1: False, 2: True}
 

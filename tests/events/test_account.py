@@ -13,7 +13,13 @@ from tests.events.build import SECOND, accounted, recorded
 from tests.events.checks import check
 from tests.events.consumers import COOPERATIVE, EAGER, consumer, divide, given
 
-from kohort.broker.events.account import Account, Accounts, Outcome, membership
+from kohort.broker.events.account import (
+    Account,
+    Accounts,
+    Outcome,
+    UnreadAccount,
+    membership,
+)
 from kohort.broker.events.account.readers import Readers
 from kohort.broker.events.account.values import Event, Partition, Parts
 from kohort.control.why import history
@@ -28,7 +34,7 @@ def accounts(context: Context) -> list[Account]:
     return [a for event in recorded(context) for a in found.take(event)]
 
 
-def gaps(account: Account) -> Gaps:
+def gaps(account: Account | UnreadAccount) -> Gaps:
     """Its partitions without a reader, to the millisecond."""
     return sorted(
         (row.cause, row.count, round(row.duration_ns / SECOND, 3))
@@ -136,27 +142,97 @@ def test_a_gap_over_two_rebalances_is_counted_once(context: Context) -> None:
     assert moved.unread_ns == pytest.approx(3.5 * SECOND, abs=SECOND / 1000)
 
 
-def test_a_quiet_return_is_in_the_next_account(context: Context) -> None:
-    """A static member's restart without a rebalance: no account is its own."""
+def test_a_quiet_return_has_an_account_of_its_own(context: Context) -> None:
+    """A static member's restart without a rebalance; the next account has no part."""
     ana, ben = _static(context)
     before = len(accounts(context))
     silent_for(context, 4, ana)
     again = consumer(context, "ben", instance="i-ben", session_ms=10_000)
     again.enter()
+    context.sleep(700)
     again.sync()
     assert len(accounts(context)) == before
+    (quiet,) = outside(recorded(context))
+    assert (quiet.cause, gaps(quiet)) == ("read_again", [("replaced", 2, 4.7)])
     events = recorded(context)
     silent_ns = next(e["silent_ns"] for e in events if e["kind"] == "member_replaced")
-    assert silent_ns is not None
-    found = history(events, "g")
-    assert found.unread_ns == 2 * silent_ns > 0
-    assert "partitions had no reader for" in found.summary()
+    assert quiet.unread_ns == pytest.approx(2 * (silent_ns + 0.7 * SECOND), abs=1000)
+    for stream in (events, accounted(events)):
+        found = history(stream, "g")
+        assert found.unread_ns == quiet.unread_ns
+        assert "partitions had no reader for 9.4 partition-seconds" in found.summary()
     ana.join()
     again.join()
     divide((ana, (0, 1)), (again, (2, 3)))
-    last = accounts(context)[-1]
-    assert ("replaced", 2, round(silent_ns / SECOND, 3)) in gaps(last)
-    assert ben.member_id in {row.member_id for row in last.unread}
+    settled = Accounts()
+    all_ = [a for event in recorded(context) for a in settled.take_all(event)]
+    assert sum(each.unread_ns for each in all_) == quiet.unread_ns
+    assert {row.member_id for row in quiet.unread} == {ben.member_id}
+
+
+def disconnects(
+    events: list[Event],
+    member: Member,
+    after: int,
+    cause: str,
+    at_ns: int | None = None,
+) -> None:
+    """Adds the event that a member's connection is closed, after so many others."""
+    before = events[after - 1]
+    names = {"kind": "member_disconnected", "cause": cause, "reason": None}
+    names |= {"member_id": member.member_id, "group": "g"}
+    time_ns = before["time_ns"] if at_ns is None else at_ns
+    events.insert(after, {**before, **names, "time_ns": time_ns})
+
+
+def test_a_member_has_read_until_its_connection_was_closed(context: Context) -> None:
+    """0.4 s after its last heartbeat; not if it sends heartbeats on another one."""
+    ana, ben = _static(context)
+    silent_for(context, 1, ana, ben)
+    closed_after = len(context.events())
+    ben.heartbeat()
+    context.sleep(400)
+    closed_ns = round(context.now * SECOND)
+    silent_for(context, 3, ana)
+    again = consumer(context, "ben", instance="i-ben", session_ms=10_000)
+    again.enter()
+    again.sync()
+    for at_ns, gap_s in ((closed_ns, 3.0), (closed_ns - SECOND, 3.4)):
+        events = recorded(context)
+        disconnects(events, ben, closed_after, "closed", at_ns)
+        (quiet,) = outside(events)
+        assert gaps(quiet) == [("replaced", 2, gap_s)]
+
+
+def outside(events: list[Event]) -> list[UnreadAccount]:
+    """The accounts of no rebalance, and of the end of the stream."""
+    found = Accounts()
+    all_ = [a for event in events for a in found.take_all(event)]
+    return [a for a in (*all_, *found.close_all()) if isinstance(a, UnreadAccount)]
+
+
+def stopped(events: list[Event]) -> list[Event]:
+    """The events, and the stop of their node a second after the last one."""
+    at_ns = events[-1]["time_ns"] + SECOND
+    names = {"kind": "node_stopped", "group": None, "member_id": None}
+    return [*events, {**events[-1], **names, "time_ns": at_ns}]
+
+
+def test_gaps_are_closed_when_the_broker_stops(context: Context) -> None:
+    """One member is away, and the other reads until the end."""
+    ana, ben = _static(context)
+    ben.heartbeat()
+    events = recorded(context)
+    disconnects(events, ben, len(events), "closed")
+    assert outside(stopped(events)) == []
+    silent_for(context, 4, ana)
+    ana.commit("t", 1)
+    later = recorded(context)
+    later.insert(len(events) - 1, events[-1])
+    disconnects(later, ben, len(later), "away")
+    (quiet,) = outside(stopped(later))
+    assert quiet.cause == "broker_stopped"
+    assert gaps(quiet) == [("disconnected", 2, 5.0)]
 
 
 def test_a_static_member_that_comes_back_into_a_rebalance_pauses(
@@ -207,6 +283,80 @@ def test_an_empty_group_has_a_cause_of_its_own(context: Context) -> None:
     assert last.unread_empty_ns == pytest.approx(240 * SECOND, rel=0.001)
     words = history(recorded(context), "g").explain(last)
     assert "4 partitions had no reader for 1 min because the group was empty" in words
+
+
+def after_the_work(events: list[Event]) -> tuple[float, float]:
+    """Downtime, and what followed the end of the work: partition-seconds."""
+    found = Accounts()
+    all_ = [a for event in stopped(events) for a in found.take_all(event)]
+    all_ += found.close_all()
+    rows = [row for account in all_ for row in account.unread]
+    ended = sum(r.duration_ns * r.count for r in rows if r.cause == "work_ended")
+    down = sum(account.unread_ns for account in all_)
+    history_ns = history(stopped(events), "g").unread_ns
+    assert history_ns == history(accounted(stopped(events)), "g").unread_ns == down
+    return round(down / SECOND, 3), round(ended / SECOND, 3)
+
+
+@pytest.mark.parametrize("protocol", [EAGER, COOPERATIVE])
+@pytest.mark.parametrize(("apart_s", "cost"), [(2, (0, 6)), (6, (12, 2))])
+def test_members_that_leave_at_the_end_cost_nothing(
+    context: Context, protocol: str, apart_s: int, cost: tuple[float, float]
+) -> None:
+    """Unless they leave further apart: then the others were still at work."""
+    ana, ben = pair(context, protocol)
+    ben.leave()
+    context.sleep(apart_s * 1_000)
+    ana.leave()
+    down, ended = after_the_work(recorded(context))
+    # The broker stops a second later; each has two partitions.
+    assert (down, ended) == (cost[0], cost[1] + 2)
+
+
+def test_static_members_that_close_at_the_end_cost_nothing(context: Context) -> None:
+    """Nobody comes back: their sessions expire, 10 s after each was last heard of."""
+    ana, ben = _static(context)
+    silent_for(context, 2, ana, ben)
+    silent_for(context, 2, ana)
+    context.sleep(30_000)
+    # The broker stops a second after the last session's end.
+    assert after_the_work(recorded(context)) == (0, 2 * 13 + 2 * 11)
+
+
+def test_a_crash_before_the_end_costs_what_it_cost(context: Context) -> None:
+    """The other one works on for 7 s; then nobody is left, and both expire."""
+    ana, ben = _static(context)
+    silent_for(context, 2, ana, ben)
+    silent_for(context, 7, ana)
+    context.sleep(20_000)
+    assert after_the_work(recorded(context)) == (14, 4 * 11)
+
+
+def test_a_group_that_goes_on_later_has_not_ended(context: Context) -> None:
+    """One comes back after 20 s: it was downtime until the group was empty."""
+    ana, ben = _static(context)
+    silent_for(context, 2, ana, ben)
+    context.sleep(20_000)
+    assert after_the_work(recorded(context)) == (0, 4 * 11)
+    again = consumer(context, "ana")
+    again.enter()
+    divide((again, range(4)))
+    down, ended = after_the_work(recorded(context))
+    assert (down, ended) == (4 * 10, 0)
+    (row,) = [r for r in accounts(context)[-1].unread if r.cause == "group_empty"][:1]
+    assert row.duration_ns == 10 * SECOND
+
+
+def test_members_that_are_away_when_the_broker_stops(context: Context) -> None:
+    """All have closed their connections: no session has expired yet."""
+    ana, ben = _static(context)
+    context.sleep(1_000)
+    ana.commit("t", 1)
+    events = recorded(context)
+    for cause in ("closed", "away"):
+        for member in (ana, ben):
+            disconnects(events, member, len(events), cause)
+    assert after_the_work(events) == (0, 4)
 
 
 def test_partitions_that_are_not_assigned_any_more_are_dropped(
@@ -401,7 +551,9 @@ def check_accounts(context: Context) -> None:
     """Accounts match the schema and the plain reading of the events."""
     events = recorded(context)
     for event in accounted(events):
-        if event["kind"] == "rebalance_account":
+        if event["kind"] == "unread_account":
+            check(event)
+        elif event["kind"] == "rebalance_account":
             check(event)
             assert Account.of(event).own_fields().items() <= event.items()
     unread(accounts(context))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.wire.client import connected
 
 from kohort.broker.coordinator.effects import Notice
 from kohort.broker.events import accounting
+from kohort.broker.events.account import Account
 from kohort.broker.events.account.values import ROWS
 from kohort.broker.events.accounting import Accounting
 from kohort.broker.events.bus import Events
@@ -59,10 +60,14 @@ class Told(Context):
 
 def causes(events: Iterable[Mapping[str, Any]]) -> list[str]:
     """Those of the accounts among events."""
-    found = [event for event in events if event["kind"] == accounting.KIND]
+    found = [event for event in events if event["kind"] == Account.kind]
     for event in found:
         check(event)
     return [event["cause"] for event in found]
+
+
+def never(_seconds: float, _round: Callable[[], None]) -> None:
+    """No round of findings begins."""
 
 
 async def turns() -> None:
@@ -123,7 +128,7 @@ async def test_time_does_not_go_back() -> None:
         await turns()
         events = reader.take()
     kinds = [event["kind"] for event in events]
-    assert kinds.index("offsets_committed") < kinds.index(accounting.KIND)
+    assert kinds.index("offsets_committed") < kinds.index("rebalance_account")
     times = [event["time_ns"] for event in events]
     assert times == sorted(times)
 
@@ -165,7 +170,7 @@ def test_a_queue_that_is_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     found: list[Notice] = []
     due: list[Any] = []
     books = Accounting(
-        lambda _run, _node, notice, _now: found.append(notice), due.append
+        lambda _run, _node, notice, _now: found.append(notice), due.append, never
     )
     context = Told()
     context.stream.listen(books.add, accounting.UNHEARD)
@@ -183,7 +188,8 @@ def test_a_queue_that_is_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     ana.leave()
     context.publish()
     books.finish()
-    first, *_, last = [notice.fields for notice in found]
+    kind = "rebalance_account"
+    first, *_, last = [each.fields for each in found if each.kind == kind]
     assert (first["cause"], first["is_whole"]) == ("member_joined", False)
     assert (last["cause"], last["is_whole"]) == ("member_left", True)
 
@@ -193,7 +199,7 @@ def test_a_large_account_takes_several_turns() -> None:
     found: list[Notice] = []
     due: list[Any] = []
     books = Accounting(
-        lambda _run, _node, notice, _now: found.append(notice), due.append
+        lambda _run, _node, notice, _now: found.append(notice), due.append, never
     )
     context = Told()
     heard: list[Seen] = []
@@ -233,12 +239,12 @@ async def test_a_file_has_them_and_why_takes_them(tmp_path: Path) -> None:
     await view.close()
     events = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(causes(events)) == 2
-    outcomes = [e["outcome"] for e in events if e["kind"] == accounting.KIND]
+    outcomes = [e["outcome"] for e in events if e["kind"] == Account.kind]
     assert outcomes == ["completed", "cut"]
-    raw = [event for event in events if event["kind"] != accounting.KIND]
+    raw = [event for event in events if event["kind"] != Account.kind]
     told, computed = history(events, "g"), history(raw, "g")
     assert told.rebalances == computed.rebalances
     assert told.as_json()["rebalances"] == computed.as_json()["rebalances"]
     # Without the raw events, the accounts alone tell as much of the rebalances.
-    alone = [event for event in events if event["kind"] == accounting.KIND]
+    alone = [event for event in events if event["kind"] == Account.kind]
     assert history(alone, "g").rebalances == computed.rebalances

@@ -14,9 +14,9 @@ from tests.events.build import recorded
 from kohort.broker.events.account import Account, Accounts, Outcome
 from kohort.broker.events.accounting import UNHEARD, Accounting
 from kohort.broker.events.bus import Events
+from kohort.broker.events.findings.fold import fold
 from kohort.broker.events.words import COOPERATIVE
 from kohort.control.metrics.groups import GroupFold
-from kohort.control.why.fold import fold
 
 ALMOST = 1e-5
 """Seconds are floats in one of them, and ns in the other."""
@@ -31,6 +31,7 @@ def counted(context: Context) -> GroupFold:
     accounting = Accounting(
         lambda _run, node, notice, now: stream.of(node).publish(notice, now),
         lambda _turn: None,
+        lambda _seconds, _round: None,
     )
     stream.listen(accounting.add, UNHEARD)
     for notice, now in context.noticed():
@@ -46,12 +47,13 @@ def compare(context: Context) -> float:
     mine_of_others = [name for name in mine.by_group if name != "g"]
     assert not mine_of_others
     accounts = Accounts()
-    settled = [a for event in recorded(context) for a in accounts.take(event)]
-    settled += accounts.close()
+    all_ = [a for event in recorded(context) for a in accounts.take_all(event)]
+    all_ += accounts.close_all()
+    settled = [each for each in all_ if isinstance(each, Account)]
     took = sum(r.duration_ns for r in settled if r.outcome is Outcome.COMPLETED)
     assert counts.rebalance_seconds.total == pytest.approx(took / 1e9, abs=ALMOST)
     assert counts.pause_seconds.total == pytest.approx(paused(settled), abs=ALMOST)
-    unread = sum(r.unread_ns + r.unread_empty_ns for r in settled) / 1e9
+    unread = sum(r.unread_ns + r.unread_empty_ns for r in all_) / 1e9
     counted_unread = sum(counts.unread_seconds.values())
     assert counted_unread == pytest.approx(unread, abs=ALMOST)
     facts = fold(recorded(context), "g")

@@ -200,3 +200,26 @@ def test_sums_never_go_down() -> None:
         assert len(t.fold.by_group) <= MOST_GROUPS
     assert sums == [(n, n) for n in range(1, len(sums) + 1)]
     assert OTHERS not in t.fold.by_group
+
+
+def test_findings_of_now() -> None:
+    """Those that were not withdrawn, by key; a deleted group has none."""
+    t = Telling()
+    for key, revision, is_withdrawn in (
+        ("crash-loop/ana-1", 1, False),
+        ("crash-loop/ana-1", 2, False),
+        ("crash-loop/ben-1", 1, False),
+        ("idle-members", 1, False),
+        ("idle-members", 2, True),
+    ):
+        t.tell(
+            "finding",
+            finding=key,
+            code=key.partition("/")[0],
+            revision=revision,
+            is_withdrawn=is_withdrawn,
+        )
+    counts = t.fold.of("g")
+    assert [*counts.findings.values()] == ["crash-loop", "crash-loop"]
+    t.tell("group_state", state="Dead")
+    assert not counts.findings

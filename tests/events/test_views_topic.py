@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -279,11 +280,12 @@ async def test_what_is_forgotten_is_announced() -> None:
     """A topic that is created late begins with the gaps, node by node."""
     broker = Broker(FAST, nodes=2)
     broker.events = Events(remembered=20)
-    async with broker, connected(broker) as client:
+    async with broker, connected(broker) as client, AsyncExitStack() as others:
         for number in range(6):
             group = f"g{number}"
-            async with connected(broker, broker.coordinator_of(group)) as other:
-                await stable(other, group)
+            coordinator = broker.coordinator_of(group)
+            other = await others.enter_async_context(connected(broker, coordinator))
+            await stable(other, group)
         happen(broker.events.of(2), "last")
         first = {
             event["node"]: event["sequence"]

@@ -223,3 +223,16 @@ def test_the_newest_batch_is_not_cleanable() -> None:
     assert store.cleanable_end(0, 100, 51) == 0
     assert store.cleanable_end(1, 100, 51) == 2
     assert store.cleanable_end(3, 100, 100) == 3
+
+
+def test_the_end_of_the_log_at_a_time() -> None:
+    """Just before and just after a millisecond, also of dropped batches."""
+    store = BatchStore()
+    for number, now_ms in enumerate((10, 20, 20, 30)):
+        store.append(b"-", number, number, now_ms, now_ms)
+    times = (5, 10, 15, 20, 30, 99)
+    found = [store.ends_at(now_ms) for now_ms in times]
+    assert found == [(0, 0), (0, 1), (1, 1), (1, 3), (3, 4), (4, 4)]
+    store.drop_before(2, 4)
+    found = [store.ends_at(now_ms) for now_ms in times]
+    assert found == [(2, 2), (2, 2), (2, 2), (2, 3), (3, 4), (4, 4)]

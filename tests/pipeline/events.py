@@ -8,9 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kohort.broker.events.account import Account, Accounts
+from kohort.broker.events.account import Account, Accounts, UnreadAccount
+from kohort.broker.events.accounting import count_records
+from kohort.broker.events.findings.finding import MOST_EVIDENCE
 from kohort.broker.events.formats import spark_schema
 from kohort.broker.events.schema import COMMON
+from kohort.broker.events.sources import LogEnd
+from kohort.control.why.history import histories
 from kohort.pipeline.engine_lookup import engine_of
 from kohort.pipeline.table_functions import EVENTS, Options, TableFunction
 from kohort.pipeline.tables import BY_PATH
@@ -94,10 +98,13 @@ def as_run(events: Iterable[Event], run: str, group: str | None = None) -> list[
     ]
 
 
-def with_accounts(events: Iterable[Event]) -> list[Event]:
+def with_accounts(
+    events: Iterable[Event], log_end: LogEnd | None = None
+) -> list[Event]:
     """The events of a run in order, with the accounts of its rebalances among them.
 
-    Accounts get sequence numbers after all others of their node.
+    Accounts get sequence numbers after all others of their node. The ends of logs are
+    unknown without `log_end`.
     """
     accounts, found = Accounts(), list[Event]()
     ordered = in_order(events)
@@ -106,19 +113,44 @@ def with_accounts(events: Iterable[Event]) -> list[Event]:
         numbers[event["node"]] = max(numbers[event["node"]], event["sequence"])
     for event in ordered:
         found.append(event)
-        for account in accounts.take(event):
+        for account in accounts.take_all(event):
             numbers[account.node] += 1
             found.append(_account_event(account, event, numbers[account.node]))
+            if log_end is not None:
+                for row in found[-1]["unread"]:
+                    count_records(row, log_end)
     return found
 
 
-def _account_event(account: Account, latest: Event, sequence: int) -> Event:
+def with_findings(events: Iterable[Event]) -> list[Event]:
+    """The same, with the findings that the broker publishes when it stops."""
+    found = with_accounts(events)
+    last, sequence = found[-1], max(each["sequence"] for each in found)
+    told = [
+        (group, finding)
+        for group, history in histories(found).items()
+        for finding in history.findings
+    ]
+    for number, (group, finding) in enumerate(told, sequence + 1):
+        common = {field.name: None for field in COMMON}
+        kept = {n: last[n] for n in ("schema", "run", "labels", "node", "time_ns")}
+        own = {"kind": "finding", "group": group, "sequence": number}
+        revision = {"revision": 1, "is_withdrawn": False, "wall_ns": last["wall_ns"]}
+        found.append(
+            {**common, **kept, **own, **revision, **finding.as_json(MOST_EVIDENCE)}
+        )
+    return found
+
+
+def _account_event(
+    account: Account | UnreadAccount, latest: Event, sequence: int
+) -> Event:
     common = {field.name: getattr(account, field.name, None) for field in COMMON}
     return {
         **common,
         **{name: latest[name] for name in ("schema", "labels", "time_ns", "wall_ns")},
         "sequence": sequence,
-        "kind": "rebalance_account",
+        "kind": account.kind,
         **account.own_fields(),
     }
 

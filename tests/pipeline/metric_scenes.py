@@ -132,6 +132,7 @@ def partitions(s: Scenes) -> None:
     s.unread("partitions", "h", "m7", 8, 9)
     s.unread("partitions", "g", "m", 3590, 3602, cause="paused", partitions=3)
     s.unread("partitions", "g", "m", 3700, 4700, cause="group_empty")
+    s.unread("partitions", "g", "m", 3700, 4700, cause="work_ended")
 
 
 def work(s: Scenes) -> None:

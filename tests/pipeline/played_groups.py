@@ -100,7 +100,8 @@ class Played(Life):
 
     Attributes:
         downtime_s: partition-seconds in which no client read a partition that a client
-            had read before, while the coordinator had members.
+            had read before, while the coordinator had members, up to the end of the
+            group's work.
         partition_s: partition-seconds in which partitions had a reader, or downtime.
     """
 
@@ -108,6 +109,8 @@ class Played(Life):
         self.script = script
         self.downtime_s = self.partition_s = 0.0
         self._known: set[int] = set()
+        # By partition without a reader: since when, and downtime so far.
+        self._open: dict[int, tuple[float, float]] = {}
         self._told: list[dict[str, Any]] = []
         super().__init__(script.kind, script.seconds, "script")
 
@@ -128,9 +131,9 @@ class Played(Life):
             self._at(number * self.script.start_s, "start", client)
         for when, what, who in self.script.steps:
             self._at(when, what, None if who is None else self.clients[who])
-        last = self.seconds * 0.9 - 10
-        for number, client in enumerate(self.clients):
-            self._at(last + number, "end", client)
+        # Together: members that end one by one have rebalances in between.
+        for client in self.clients:
+            self._at(self.seconds * 0.9 - 10, "end", client)
 
     def _happen(self, what: str, client: Client | None) -> None:
         if isinstance(client, Process) and what == "overrun":
@@ -152,14 +155,27 @@ class Played(Life):
         super().step()
         read = {partition for client in self.clients for partition in client.reads}
         self._known |= read
+        for partition in read & self._open.keys():
+            self.downtime_s += self._open.pop(partition)[1]
         group = self.context.coordinator.groups.get("g")
         if group is not None and group.members:
-            self.downtime_s += STEP_S * len(self._known - read)
+            for partition in self._known - read:
+                since_s, down_s = self._open.get(partition, (self.now, 0.0))
+                self._open[partition] = since_s, down_s + STEP_S
             self.partition_s += STEP_S * len(self._known)
 
     def play(self) -> None:
         """Plays the script to its end."""
         self._told = self.live()
+        # Nobody reads these any more: downtime up to the teardown, whose stops follow
+        # one another within 5 s.
+        end_s = self.now
+        for since_s, _ in sorted(self._open.values(), reverse=True):
+            if end_s - since_s > 5 and end_s < self.now:
+                break
+            end_s = since_s
+        for since_s, down_s in self._open.values():
+            self.downtime_s += min(down_s, max(end_s - since_s, 0))
 
     def events(self, run: str, group: str) -> list[dict[str, Any]]:
         """Its events in the broker's form."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kohort.broker.events import words
+from kohort.broker.events.account.values import NOT_DOWN
 
 Event = Mapping[str, Any]
 Row = dict[str, Any]
@@ -182,44 +183,100 @@ def commits(events: Sequence[Event]) -> list[Row]:
 
 def lags(events: Sequence[Event], rebalances: Sequence[Row]) -> list[Row]:
     """Lag of those of these rebalances that completed, in order."""
+    committed: dict[tuple[str, int], int] = {}
     latest: dict[tuple[str, int], int] = {}
     totals: list[tuple[int, int, int]] = []  # (number, time_ns, T)
     before: dict[int, int | None] = {}
     number = 0
-    for event in events:
-        if event["kind"] == "rebalance_started":
+    for (time_ns, *_), ends in sorted(_lag_steps(events), key=lambda step: step[0]):
+        if ends is None:
             number += 1
             before[number] = totals[-1][2] if totals else None
+            continue
+        for partition, offset, end in ends:
+            if offset is not None:
+                committed[partition] = offset
+            if partition in committed:
+                latest[partition] = max(end - committed[partition], 0)
+        if any(partition in committed for partition, _, _ in ends):
+            totals.append((number, time_ns, sum(latest.values())))
+    found = [
+        _lag(
+            rebalance,
+            before[rebalance["number"]],
+            [t for t in totals if t[0] == rebalance["number"]],
+            _appended(events, rebalance["number"]),
+        )
+        for rebalance in rebalances
+        if rebalance["outcome"] == "completed"
+    ]
+    return [row for row in found if row["lag_built"] is not None]
+
+
+Ends = list[tuple[tuple[str, int], int | None, int]]
+"""Partition, committed offset, end of its log."""
+
+
+def _lag_steps(
+    events: Sequence[Event],
+) -> Iterator[tuple[tuple[int, int, int], Ends | None]]:
+    """Places and what was known there; None: a rebalance started."""
+    gaps: dict[int, Ends] = {}
+    for event in events:
+        place = event["time_ns"], event["node"], event["sequence"]
+        if event["kind"] == "rebalance_started":
+            yield place, None
         known = [row for row in commits([event]) if row["end_offset"] is not None]
         if event["kind"] == "offsets_committed" and known:
-            for row in known:
-                lag = max(row["end_offset"] - row["offset"], 0)
-                latest[row["topic"], row["partition"]] = lag
-            totals.append((number, event["time_ns"], sum(latest.values())))
-    return [
-        _lag(rebalance, low, own)
-        for rebalance in rebalances
-        if (low := before[rebalance["number"]]) is not None
-        and (own := [t for t in totals if t[0] == rebalance["number"]])
-        and rebalance["outcome"] == "completed"
-        and own[0][1] <= rebalance["ended_ns"] + 30 * 10**9
-    ]
+            names = ("offset", "end_offset")
+            yield (
+                place,
+                [
+                    ((row["topic"], row["partition"]), *(row[n] for n in names))
+                    for row in known
+                ],
+            )
+    for row in unread(events):
+        if row["cause"] not in NOT_DOWN and row["end_offsets"] is not None:
+            pairs = zip(row["partition_numbers"], row["end_offsets"], strict=True)
+            ends = gaps.setdefault(row["until_ns"], [])
+            ends += [((row["topic"], partition), None, end) for partition, end in pairs]
+    for until_ns, ends in gaps.items():
+        yield (until_ns, -1, 0), ends
 
 
-def _lag(rebalance: Row, before: int, totals: Sequence[tuple[int, int, int]]) -> Row:
+def _appended(events: Sequence[Event], number: int) -> int | None:
+    """Records appended to the unread partitions of a rebalance; None: unknown."""
+    rows = [row for row in unread(events) if row["number"] == number]
+    records = [row["records"] for row in rows if row["cause"] not in NOT_DOWN]
+    return sum(records) if records and None not in records else None
+
+
+def _lag(
+    rebalance: Row,
+    before: int | None,
+    totals: Sequence[tuple[int, int, int]],
+    appended: int | None,
+) -> Row:
     near_ns = rebalance["ended_ns"] + 30 * 10**9
-    peak = max(total for _, time_ns, total in totals if time_ns <= near_ns)
+    near = [total for _, time_ns, total in totals if time_ns <= near_ns]
+    row: Row = {name: rebalance[name] for name in ("number", "started_ns", "ended_ns")}
+    nothing = ("lag_before", "lag_peak", "peak_ns", "worked_off_ns", "catch_up_ns")
+    if before is None or not near:
+        return {**row, **dict.fromkeys(nothing), "lag_built": appended}
+    peak = max(near)
     at = next(i for i, row in enumerate(totals) if row[2] == peak)
+    built = max(peak - before, 0) if appended is None else appended
     off = None
-    if peak > before:
+    if built:
         off = next((ns for _, ns, t in totals[at:] if t <= before), None)
     late = None if off is None else max(off - rebalance["ended_ns"], 0)
     return {
-        **{name: rebalance[name] for name in ("number", "started_ns", "ended_ns")},
+        **row,
         "lag_before": before,
         "lag_peak": peak,
         "peak_ns": totals[at][1],
-        "lag_built": max(peak - before, 0),
+        "lag_built": built,
         "worked_off_ns": off,
         "catch_up_ns": late,
     }
@@ -266,11 +323,30 @@ def unread(events: Sequence[Event]) -> list[Row]:
             "partition_numbers": part["partitions"],
             "partitions": len(part["partitions"]),
             "unread_ns": (row["until_ns"] - row["since_ns"]) * len(part["partitions"]),
+            "records": end["records"],
+            "end_offsets": end["offsets"],
         }
-        for number, account in enumerate(accounts(events), 1)
-        for position, row in enumerate(account["unread"])
-        for part in row["parts"]
+        for number, position, row in _unread_rows(events)
+        for part, end in zip(row["parts"], _log_ends(row), strict=True)
     ]
+
+
+def _log_ends(row: Row) -> list[Row]:
+    """The ends of the logs, by topic."""
+    unknown = {"records": None, "offsets": None}
+    return row["log_ends"] or [unknown] * len(row["parts"])
+
+
+def _unread_rows(events: Sequence[Event]) -> Iterable[tuple[int | None, int, Row]]:
+    """Number, position and row; those outside of rebalances have no number."""
+    for number, account in enumerate(accounts(events), 1):
+        for position, row in enumerate(account["unread"]):
+            yield number, position, row
+    quiet = [event for event in events if event["kind"] == "unread_account"]
+    quiet.sort(key=lambda e: (e["node"], e["closed_sequence"], e["cause"]))
+    rows = (row for event in quiet for row in event["unread"])
+    for position, row in enumerate(rows):
+        yield None, position, row
 
 
 def returns(events: Sequence[Event]) -> Iterable[Row]:

@@ -9,6 +9,7 @@ import pytest
 from tests.pipeline.spark_settings import restored
 
 from kohort.pipeline.table_functions import EVENTS, Frames, Options
+from kohort.pipeline.tables import BY_PATH
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +54,7 @@ def hot_group(spark: SparkSession) -> Frames:
     return {
         EVENTS: spark.createDataFrame(starts, f"{schema}, kind string"),
         "silver/commits": told,
+        "silver/unread": spark.createDataFrame([], BY_PATH["silver/unread"].ddl),
         "silver/rebalances": spark.createDataFrame(
             rebalances, f"{schema}, {more}"
         ).selectExpr("*", "sequence + 1 as number", "time_ns as started_ns"),

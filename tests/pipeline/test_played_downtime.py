@@ -34,7 +34,7 @@ def test_downtime_is_that_of_the_script(name: str) -> None:
     accounts = [
         event
         for event in with_accounts(played(name).events("r", "g"))
-        if event["kind"] == "rebalance_account"
+        if event["kind"] in {"rebalance_account", "unread_account"}
     ]
     downtime_s = sum(account["unread_ns"] for account in accounts) / 1e9
     truth_s = played(name).downtime_s

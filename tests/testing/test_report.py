@@ -62,6 +62,29 @@ def test_a_failure_tells_the_story_of_each_group(suite: pytest.Pytester) -> None
     result.stdout.no_fnmatch_line("*kohort timeline*")
 
 
+def test_a_story_runs_to_the_present(suite: pytest.Pytester) -> None:
+    """A hold that goes on lasts until the report, not until the last event."""
+    suite.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.kohort(clock="manual")
+        def test_a_group(kohort):
+            kohort.group("billing").hold()
+            kohort.member("billing", client_id="ben").join(wait=False)
+            kohort.group("billing").until(state="PreparingRebalance")
+            kohort.clock.advance(7)
+            assert not kohort.clock.now()
+        """
+    )
+    suite.runpytest_inprocess().stdout.fnmatch_lines(
+        [
+            "group billing: 1 rebalance in 7.0 s, which took 7.0 s",
+            "After *; a test held the group in PreparingRebalance for 7.0 s; still *",
+        ]
+    )
+
+
 REREADS = """
     import sys
     import pytest

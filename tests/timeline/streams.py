@@ -285,7 +285,7 @@ def merge(
 
     for event in every:
         if event["kind"] not in without:
-            for account in accounts.take(number(event)):
+            for account in accounts.take_all(number(event)):
                 number(event_of(account))
     return numbered
 

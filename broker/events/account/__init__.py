@@ -5,13 +5,13 @@ them. `kohort.broker.events.account.flow` describes the flow, step by step.
 
     accounts = Accounts()
     for event in events:
-        for account in accounts.take(event):
-            print(account.cause, account.duration_ns, account.unread_ns)
+        for account in accounts.take_all(event):
+            print(account.kind, account.cause, account.unread_ns)
 """
 
 from __future__ import annotations
 
 from kohort.broker.events.account.accounts import Accounts
-from kohort.broker.events.account.values import Account, Outcome
+from kohort.broker.events.account.values import Account, Outcome, UnreadAccount
 
-__all__ = ["Account", "Accounts", "Outcome"]
+__all__ = ["Account", "Accounts", "Outcome", "UnreadAccount"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from kohort.broker.events.account.flow import take
 from kohort.broker.events.account.group import GroupAccounts
-from kohort.broker.events.account.values import Account, Event
+from kohort.broker.events.account.values import Account, Event, UnreadAccount
 
 OF_ALL: Final = frozenset({"events_lost", "node_started", "node_stopped"})
 """Events of no group that affect every group."""
@@ -36,6 +37,25 @@ class Accounts:
             return []
         self._share(event)
         return [a for each in self.groups.values() for a in take(each, event)]
+
+    def take_all(self, event: Event) -> Iterator[Account | UnreadAccount]:
+        """The same, and the time without a reader that belongs to no rebalance.
+
+        Without this, the account of the next rebalance has that time.
+        """
+        yield from self.take(event)
+        found = self.groups.get(event.get("group") or "")
+        quiet = None if found is None else found.take_unread()
+        if quiet is not None:
+            yield quiet
+
+    def close_all(self) -> Iterator[Account | UnreadAccount]:
+        """Ends the stream: `close`, and the time without a reader that it ends."""
+        yield from self.close()
+        for found in self.groups.values():
+            quiet = found.take_unread("broker_stopped")
+            if quiet is not None:
+                yield quiet
 
     def of(self, group: str) -> GroupAccounts:
         """Returns a group's accounts."""

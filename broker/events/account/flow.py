@@ -14,7 +14,9 @@ The flow, step by step:
    rebalance: SETTLING. ``partitions_changed`` has the owners (`Ownership`).
 4. ``member_synced``: the member reads its partitions; its pause is over. After the last
    one the rebalance is OVER: its account is made, with all the time that partitions
-   were unread since the previous account.
+   were unread since the previous account. Time without a reader that ends while no
+   rebalance is in progress (a static member is back), or with the broker, has an
+   account of its own: `GroupAccounts.take_unread`.
 5. Events may be missing. The account of a rebalance that began before a gap says so
    (``unseen``); after a gap, nothing is inferred from the events before it.
 """
@@ -29,6 +31,7 @@ from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.values import (
     Account,
     Event,
+    UnreadAccount,
 )
 
 _MAY_NAME_NOBODY: Final = frozenset(
@@ -39,6 +42,7 @@ _MAY_NAME_NOBODY: Final = frozenset(
         "assignment_made",
         "member_refused",
         "commit_refused",
+        "offsets_unchecked",
         "append_failed",
         "group_loaded",
         "group_state",
@@ -54,7 +58,7 @@ def take(group: GroupAccounts, event: Event) -> list[Account]:
     Returns:
         The accounts that are now settled, oldest first.
     """
-    if event["kind"] == "rebalance_account":
+    if event["kind"] in DERIVED:
         return []
     if event["kind"] == "events_lost":
         group.events_lost()
@@ -63,7 +67,8 @@ def take(group: GroupAccounts, event: Event) -> list[Account]:
         group.began_anew()
     group.run = event["run"]
     if event.get("group") is None:
-        group.node_is(event["node"], is_running=event["kind"] == "node_started")
+        is_running = event["kind"] == "node_started"
+        group.node_is(event["node"], int(event["time_ns"]), is_running=is_running)
         return group.told()
     group.note_time(event)
     group.notice_missing(event)
@@ -86,6 +91,7 @@ HANDLERS: Final[Mapping[str, Callable[[GroupAccounts, Event], None]]] = {
     "member_expired": members.expired,
     "member_kicked": members.kicked,
     "member_replaced": members.replaced,
+    "member_disconnected": members.disconnected,
     "leader_chosen": members.leader_chosen,
     "rebalance_started": phases.started,
     "window_opened": phases.window_opened,
@@ -97,5 +103,9 @@ HANDLERS: Final[Mapping[str, Callable[[GroupAccounts, Event], None]]] = {
     "group_state": phases.state_changed,
     "commanded": commands.commanded,
 }
+ACCOUNTS: Final = frozenset({Account.kind, UnreadAccount.kind})
+"""Kinds that are accounts themselves."""
+DERIVED: Final = ACCOUNTS | {"delivery_account", "finding", "offsets_went_back"}
+"""Kinds that are computed from others."""
 KINDS: Final = frozenset(HANDLERS)
 """Kinds of group events that accounts need."""

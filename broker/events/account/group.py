@@ -15,6 +15,7 @@ from kohort.broker.events.account.values import (
     Outcome,
     Return,
     Unread,
+    UnreadAccount,
 )
 from kohort.broker.events.words import UNSEEN
 
@@ -38,6 +39,9 @@ class GroupAccounts:
         last_ns: the time of the event before the last one.
         set_back_ns: how far the clock was set back, at most. A broker's own never is.
         run: the run of the last event.
+        latest: the last event of the group itself; empty without one.
+        disconnected: by member, when its connection was closed; it may have another.
+        away: members that were not back when the broker stopped.
         protocol: the assignor of the last generation.
         leadership: the leader and why it leads.
         held_in: the state in which a test holds the group, or None.
@@ -56,11 +60,14 @@ class GroupAccounts:
         self.set_back_ns = 0
         self.last_ns = 0
         self.run: str | None = None
+        self.latest: Event = {}
+        self.disconnected: dict[str, int] = {}
+        self.away: set[str] = set()
         self.protocol: str | None = None
         self.leadership = Leadership()
         self.held_in: str | None = None
         self._returns: list[Return] = []
-        self._stopped: set[int] = set()
+        self._stopped: dict[int, int] = {}
         self._settled: list[Account] = []
 
     def told(self) -> list[Account]:
@@ -72,6 +79,7 @@ class GroupAccounts:
 
     def note_time(self, event: Event) -> None:
         """Notes the time of an event."""
+        self.latest = event
         at_ns = int(event["time_ns"])
         if self.since_ns is None:
             self.since_ns = self.now = at_ns
@@ -100,18 +108,57 @@ class GroupAccounts:
         """Partitions without a reader since the last settled account."""
         return self.readers.rows_until(now_ns)
 
+    def take_unread(self, cause: str = "read_again") -> UnreadAccount | None:
+        """Returns the time without a reader that belongs to no rebalance, once.
+
+        None if there is none, or a rebalance is in progress, whose account will have
+        it.
+
+        Args:
+            cause: `kohort.broker.events.words.UNREAD_ENDS`.
+        """
+        if self.last is not None and self.last.phase is not Phase.OVER:
+            return None
+        rows = self.readers.take_rows()
+        if not rows:
+            return None
+        if cause == "read_again" and all(row.reader is None for row in rows):
+            cause = UNSEEN
+        return UnreadAccount(
+            run=str(self.latest["run"]),
+            node=int(self.latest["node"]),
+            group=self.group_id,
+            generation=self.latest.get("generation"),
+            cause=cause,
+            closed_sequence=int(self.latest["sequence"]),
+            unread=rows,
+        )
+
     def close(self) -> list[Account]:
-        """Ends the stream: a rebalance of a stopped node does not continue.
+        """Ends the stream: a stopped node's rebalance, and gaps, do not continue.
+
+        `take_unread` has the gaps that were open.
 
         Returns:
-            Its account, if there is one.
+            The rebalance's account, if there is one.
         """
         last = self.last
         if last is not None and last.opening.event["node"] in self._stopped:
             last.seal(self.ownership)
             last.end(self.now, Outcome.CUT)
             self.settle(last)
+        stopped_ns = self._stopped.get(self.latest.get("node", -1))
+        if stopped_ns is not None:
+            stopped_ns = max(stopped_ns, self.now)
+            if self._is_deserted:
+                self.readers.empty(stopped_ns)
+            self.readers.end(stopped_ns)
         return self.told()
+
+    @property
+    def _is_deserted(self) -> bool:
+        """True if the broker stopped, and all members had gone before."""
+        return bool(self.away) and self.away.issuperset(self.membership.present)
 
     def settle(self, rebalance: Rebalance, at_ns: int | None = None) -> None:
         """Closes an account; does nothing if it is closed."""
@@ -121,7 +168,7 @@ class GroupAccounts:
         rebalance.seal(self.ownership)
         rebalance.phase = Phase.OVER
         rebalance.settled_ns = at_ns
-        if rebalance.outcome is Outcome.EMPTIED:
+        if rebalance.outcome is Outcome.EMPTIED or self._is_deserted:
             self.readers.empty(at_ns)
         else:
             self.readers.cut(at_ns)
@@ -182,18 +229,20 @@ class GroupAccounts:
         if self.last is not None:
             self.last.seal(self.ownership)
 
-    def node_is(self, node: int, *, is_running: bool) -> None:
+    def node_is(self, node: int, at_ns: int, *, is_running: bool) -> None:
         """Notes a start or stop of a node; a stopped node's groups move away."""
         if is_running:
-            self._stopped.discard(node)
+            self._stopped.pop(node, None)
         else:
-            self._stopped.add(node)
+            self._stopped[node] = at_ns
 
     def began_anew(self) -> None:
         """Notes a restart of the broker."""
         self._stopped.clear()
         self.held_in = None
         self.membership.connections.clear()
+        self.disconnected.clear()
+        self.away.clear()
         self._lose_sight()
         if self.last is not None:
             self.last.end(self.now, Outcome.CUT)

@@ -37,6 +37,7 @@ def joined(group: GroupAccounts, event: Event) -> None:
     """A JoinGroup was accepted."""
     member_id = event["member_id"]
     group.membership.pending.pop(member_id, None)
+    group.disconnected.pop(member_id, None)
     if member_id not in group.membership:
         is_first = bool(event.get("is_first"))
         group.membership.begin(member_id, group.now if is_first else None)
@@ -76,7 +77,7 @@ def replaced(group: GroupAccounts, event: Event) -> None:
     group.membership.inherit(new, old)
     group.membership.end(event, old, Gone.REPLACED, group.now, silent_ns)
     group.membership.begin(new, group.now)
-    group.readers.leave(old, group.now, group.now - (silent_ns or 0), "replaced")
+    group.readers.leave(old, group.now, _stopped_ns(group, old, silent_ns), "replaced")
     group.ownership.rename(old, new)
     if group.last is not None:
         group.last.pauses.end(old, group.now, "gone")
@@ -84,6 +85,28 @@ def replaced(group: GroupAccounts, event: Event) -> None:
     rebalance = group.joining()
     if rebalance is not None:
         rebalance.came(new, group.now, group.ownership.count(new))
+
+
+def disconnected(group: GroupAccounts, event: Event) -> None:
+    """A member's connection was closed, or the broker stops before it is back."""
+    member_id = event["member_id"]
+    if event.get("cause") == "closed":
+        group.disconnected[member_id] = group.now
+        return
+    group.away.add(member_id)
+    at_ns = group.disconnected.get(member_id, group.now)
+    group.readers.stop(member_id, at_ns, "disconnected")
+
+
+def _stopped_ns(group: GroupAccounts, member_id: str, silent_ns: int | None) -> int:
+    """When a member that is gone stopped reading.
+
+    That is its last request, or the end of its connection, which its process closes
+    when it ends; a client that goes on has another connection, and sends requests.
+    """
+    closed_ns = group.disconnected.pop(member_id, None)
+    heard_ns = group.now - (silent_ns or 0)
+    return heard_ns if closed_ns is None else max(heard_ns, closed_ns)
 
 
 def leader_chosen(group: GroupAccounts, event: Event) -> None:
@@ -147,7 +170,8 @@ def goes(
     group.membership.end(event, member_id, how, group.now, silent_ns)
     member, life = group.membership.members[member_id], group.membership.gone[member_id]
     group.is_back(group.processes.went(member, life))
-    group.readers.leave(member_id, group.now, group.now - (silent_ns or 0), how.value)
+    stopped_ns = _stopped_ns(group, member_id, silent_ns)
+    group.readers.leave(member_id, group.now, stopped_ns, how.value)
     group.ownership.owned.pop(member_id, None)
     if group.last is not None:
         group.last.went(member_id, group.now, how)

@@ -18,6 +18,11 @@ MOST_GONE: Final = 1_000
 _OFFERS: Final = frozenset({"member_joined", "member_replaced"})
 """Kinds that have a member's protocols and subscription."""
 
+_OF_OTHERS: Final = frozenset(
+    {"rebalance_started", "member_refused", "member_fenced", "rebalance_account"}
+)
+"""Kinds that introduce no member: they are about several, or about an unknown id."""
+
 _IDENTITY: Final = (
     *("instance_id", "client_id", "host"),
     *("session_timeout_ms", "rebalance_timeout_ms"),
@@ -76,6 +81,9 @@ class Life:
         reason: the reason that it gave (KIP-800).
         until_sequence: sequence number of the event that ended it.
         silent_ns: how long the broker had not heard of it then; None if unknown.
+        is_connected: as in ``member_expired``.
+        is_active: likewise.
+        software: as in ``member_left``.
     """
 
     member_id: str
@@ -85,6 +93,9 @@ class Life:
     reason: str | None = None
     until_sequence: int | None = None
     silent_ns: int | None = None
+    is_connected: bool | None = None
+    is_active: bool | None = None
+    software: str | None = None
 
 
 class Membership:
@@ -123,7 +134,7 @@ class Membership:
         member_id, kind = event["member_id"], event["kind"]
         known = self.members.get(member_id)
         if known is None:
-            if kind in {"rebalance_started", "member_refused", "rebalance_account"}:
+            if kind in _OF_OTHERS:
                 # the event may be about several members, or an id that was never handed
                 # out
                 return
@@ -194,6 +205,9 @@ class Membership:
             reason=event.get("reason"),
             until_sequence=event["sequence"],
             silent_ns=silent_ns,
+            is_connected=event.get("is_connected"),
+            is_active=event.get("is_active"),
+            software=event.get("software"),
         )
 
     def inherit(self, new: str, old: str) -> None:

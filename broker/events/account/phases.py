@@ -40,6 +40,7 @@ def started(group: GroupAccounts, event: Event) -> None:
         last.end(group.now, Outcome.INTERRUPTED)
     expected = tuple(event.get("members") or ())
     if event.get("previous_state") == "Empty":
+        group.readers.resume()
         forget_others(group, event, (*expected, event.get("member_id")))
     group.membership.meet(expected)
     rebalance = Rebalance(_opening(group, event, expected))

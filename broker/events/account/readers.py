@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Final
 
-from kohort.broker.events.account.values import EMPTY, Partition, Unread, parts
+from kohort.broker.events.account.values import (
+    EMPTY,
+    WORK_ENDED,
+    Partition,
+    Unread,
+    parts,
+)
+
+TOGETHER_NS: Final = 5_000_000_000
+"""Stops of readers that follow one another within this time are one teardown: the
+clients of a test are often closed one by one, and each takes up to some seconds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -19,6 +30,8 @@ class _Gap:
         since_ns: when it stopped.
         told_ns: the end of the time that is already in rows.
         partitions: the partitions that still have no reader.
+        empty_ns: when the group was found without members. The time from `told_ns` on
+            is in no row until a member joins, or the stream ends.
     """
 
     member_id: str
@@ -26,6 +39,7 @@ class _Gap:
     since_ns: int
     told_ns: int
     partitions: set[Partition] = field(default_factory=set)
+    empty_ns: int | None = None
 
 
 _Row = tuple[str, str | None, str, int, int]
@@ -41,7 +55,9 @@ class Readers:
     expires, when the broker last heard of it. A partition that never had a reader is
     never counted.
 
-    Rows are made when a gap ends, and when an account does (`cut`).
+    Rows are made when a gap ends, and when an account does (`cut`). When the last
+    members are gone (`empty`), only the future tells whether the group's work has ended
+    or goes on: the rows wait for a join (`resume`), or the end of the stream (`end`).
     """
 
     def __init__(self) -> None:
@@ -54,6 +70,7 @@ class Readers:
         self._reader: dict[Partition, str] = {}
         self._gaps: dict[str, list[_Gap]] = {}
         self._gap_of: dict[Partition, _Gap] = {}
+        self._is_empty = False
 
     def start(
         self, member_id: str, owned: Collection[Partition], at_ns: int
@@ -64,6 +81,7 @@ class Readers:
             By partition that it did not read before, the time without a reader: 0 if
             another member read it up to now; those that never had a reader are missing.
         """
+        self.resume()
         reads = self._reads.setdefault(member_id, set())
         if not reads.issubset(owned):
             self._stop(member_id, reads.difference(owned), at_ns, "revoked")
@@ -144,13 +162,35 @@ class Readers:
     def cut(self, at_ns: int) -> None:
         """Ends an account: the gaps go on in the next one."""
         for gap in self._open():
-            self._tell(gap, at_ns)
+            if gap.empty_ns is None:
+                self._tell(gap, at_ns)
 
     def empty(self, at_ns: int) -> None:
-        """Notes that the group is Empty: the cause of all gaps from now on."""
-        self.cut(at_ns)
+        """Notes that the group has no members any more."""
+        self._is_empty = True
+        ended_ns = _end_of_work(gap.since_ns for gap in self._open())
         for gap in self._open():
-            gap.cause = EMPTY
+            if gap.empty_ns is None:
+                self._tell(gap, ended_ns)
+                gap.empty_ns = at_ns
+
+    def resume(self) -> None:
+        """Notes that a member joins: the group had been Empty, and its work goes on."""
+        if not self._is_empty:
+            return
+        self._is_empty = False
+        for gap in self._open():
+            if gap.empty_ns is not None:
+                self._tell(gap, gap.empty_ns)
+                gap.cause, gap.empty_ns = EMPTY, None
+
+    def end(self, at_ns: int) -> None:
+        """Ends all gaps: the broker has stopped."""
+        for gap in self._open():
+            if gap.empty_ns is not None:
+                gap.cause = WORK_ENDED
+            self._tell(gap, at_ns)
+        self._clear()
 
     def drop(self, partitions_: Iterable[Partition]) -> None:
         """Ends the gaps of partitions that are no longer assigned."""
@@ -203,9 +243,20 @@ class Readers:
         rows = {key: [*found] for key, found in self._rows.items()}
         for gap in self._open():
             if at_ns > gap.told_ns:
-                key = (gap.member_id, None, gap.cause, gap.told_ns, at_ns)
+                cause = gap.cause if gap.empty_ns is None else WORK_ENDED
+                key = (gap.member_id, None, cause, gap.told_ns, at_ns)
                 rows.setdefault(key, []).extend(gap.partitions)
         return tuple(_made(rows))
+
+
+def _end_of_work(stops_ns: Iterable[int]) -> int:
+    """When the last readers stopped, or began to stop one after the other."""
+    ended_ns = 0
+    for stop_ns in sorted(stops_ns, reverse=True):
+        if ended_ns - stop_ns > TOGETHER_NS:
+            break
+        ended_ns = stop_ns
+    return ended_ns
 
 
 def _made(rows: dict[_Row, list[Partition]]) -> Iterator[Unread]:

@@ -10,11 +10,11 @@ pieces of a duration add up to it exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from itertools import islice
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 Event = Mapping[str, Any]
 """One event: a JSON object as `kohort.broker.events.schema` has it."""
@@ -98,6 +98,7 @@ class Wait:
     member_id: str
     waited_ns: int
     came: bool
+    told_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +150,20 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Row ``log_end``: the ends of the logs of a topic's partitions."""
+
+    topic: str
+    offsets: tuple[int, ...]
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unread(Span):
-    """Row ``unread``: partitions without a reader."""
+    """Row ``unread``: partitions without a reader.
+
+    The broker looks the last two up when it publishes the row: see `Accounting`.
+    """
 
     member_id: str
     reader: str | None
@@ -159,6 +172,8 @@ class Unread(Span):
     until_ns: int
     count: int
     parts: Parts
+    records: int | None = None
+    log_ends: tuple[LogEnd, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +183,8 @@ class Account:
     The fields are those of ``rebalance_account`` in `kohort.broker.events.schema`. The
     sums among them are properties here.
     """
+
+    kind: ClassVar[str] = "rebalance_account"
 
     run: str
     node: int
@@ -246,8 +263,8 @@ class Account:
 
     @property
     def unread_ns(self) -> int:
-        """Partition-time without a reader, except while the group was Empty."""
-        return sum(r.duration_ns * r.count for r in self.unread if r.cause != EMPTY)
+        """Partition-time without a reader, as far as it is downtime."""
+        return unread_ns(self.unread)
 
     @property
     def unread_empty_ns(self) -> int:
@@ -303,23 +320,11 @@ class Account:
 
     def own_fields(self) -> dict[str, Any]:
         """The fields of its event, without those of every event."""
-        made: dict[str, Any] = {}
-        for _ in self.render(made):
-            pass
-        return made
+        return _whole(self.render)
 
     def render(self, made: dict[str, Any]) -> Iterator[None]:
         """Adds its `own_fields` to `made`; yields after each `ROWS` rows."""
-        for name in _OWN:
-            value = getattr(self, name)
-            if name not in _ROWS or value is None:
-                made[name] = _to_json(value)
-                continue
-            rows = made[name] = []
-            left = iter(value)
-            while piece := [_to_json(row) for row in islice(left, ROWS)]:
-                rows += piece
-                yield
+        return _render(self, _OWN, made)
 
     @classmethod
     def of(cls, event: Event) -> Self:
@@ -327,8 +332,92 @@ class Account:
         return cls(**{name: _from_json(name, event.get(name)) for name in _NAMES})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadAccount:
+    """Partition-time without a reader outside of rebalances.
+
+    The fields are those of ``unread_account`` in `kohort.broker.events.schema`.
+    """
+
+    kind: ClassVar[str] = "unread_account"
+
+    run: str
+    node: int
+    group: str
+    generation: int | None
+    cause: str
+    closed_sequence: int
+    unread: tuple[Unread, ...]
+
+    @property
+    def key(self) -> str:
+        """Key of the account: see `key_of`."""
+        return _KEY.format(self.run, self.node, f"{self.cause}/{self.closed_sequence}")
+
+    @property
+    def settled_ns(self) -> int:
+        """The end of the latest row."""
+        return max(row.until_ns for row in self.unread)
+
+    @property
+    def unread_ns(self) -> int:
+        """Partition-time without a reader, as far as it is downtime."""
+        return unread_ns(self.unread)
+
+    @property
+    def unread_empty_ns(self) -> int:
+        """Partition-time without a reader while the group was Empty."""
+        return sum(r.duration_ns * r.count for r in self.unread if r.cause == EMPTY)
+
+    def render(self, made: dict[str, Any]) -> Iterator[None]:
+        """Adds the fields of its event to `made`, in pieces as `Account.render`."""
+        return _render(self, _OWN_UNREAD, made)
+
+    def own_fields(self) -> dict[str, Any]:
+        """The fields of its event, without those of every event."""
+        return _whole(self.render)
+
+    @classmethod
+    def of(cls, event: Event) -> Self:
+        """Reads the account from its event."""
+        names = (each.name for each in fields(cls))
+        return cls(**{name: _from_json(name, event.get(name)) for name in names})
+
+
+def unread_ns(rows: Iterable[Unread]) -> int:
+    """The partition-time of rows that counts as downtime."""
+    return sum(r.duration_ns * r.count for r in rows if r.cause not in NOT_DOWN)
+
+
+def _whole(render: Callable[[dict[str, Any]], Iterator[None]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for _ in render(made):
+        pass
+    return made
+
+
+def _render(
+    account: Account | UnreadAccount, names: Iterable[str], made: dict[str, Any]
+) -> Iterator[None]:
+    for name in names:
+        value = getattr(account, name)
+        if name not in _ROWS or value is None:
+            made[name] = _to_json(value)
+            continue
+        rows = made[name] = []
+        left = iter(value)
+        while piece := [_to_json(row) for row in islice(left, ROWS)]:
+            rows += piece
+            yield
+
+
 def key_of(event: Event) -> str:
-    """Key of an account's rebalance: run, node, sequence of ``rebalance_started``."""
+    """Key of an account: run, node, and the sequence of its first or last event.
+
+    Of a rebalance its ``rebalance_started``; otherwise the event that closed the gaps.
+    """
+    if event["kind"] == UnreadAccount.kind:
+        return UnreadAccount.of(event).key
     return _KEY.format(event["run"], event["node"], event["started_sequence"])
 
 
@@ -337,6 +426,12 @@ ROWS: Final = 10
 
 EMPTY: Final = "group_empty"
 """The cause of gaps while the group is Empty."""
+
+WORK_ENDED: Final = "work_ended"
+"""The cause of gaps after the end of a group's work: nobody joined any more."""
+
+NOT_DOWN: Final = frozenset({EMPTY, WORK_ENDED})
+"""Causes of time that is no downtime."""
 
 _KEY: Final = "{}/{}/{}"
 _NAMES: Final = tuple(each.name for each in fields(Account))
@@ -350,6 +445,13 @@ _SUMS: Final = (
     "given_up_count",
 )
 _OWN: Final = (*(name for name in _NAMES if name not in _COMMON), *_SUMS)
+_OWN_UNREAD: Final = (
+    "cause",
+    "closed_sequence",
+    "unread",
+    "unread_ns",
+    "unread_empty_ns",
+)
 _ROWS: Final[Mapping[str, type]] = {
     "departures": Departure,
     "returns": Return,
@@ -363,10 +465,10 @@ _ROWS: Final[Mapping[str, type]] = {
     "unread": Unread,
 }
 _SCALARS: Final = frozenset({str, int, bool, type(None)})
-_NOT_SCALAR: Final = frozenset({"how", "missing", "parts"})
+_NOT_SCALAR: Final = frozenset({"how", "missing", "parts", "log_ends", "offsets"})
 """Attributes of rows that are not JSON scalars."""
 _ATTRIBUTES: Final = {
-    row: tuple(each.name for each in fields(row)) for row in _ROWS.values()
+    row: tuple(each.name for each in fields(row)) for row in (*_ROWS.values(), LogEnd)
 }
 
 
@@ -401,6 +503,9 @@ def _of_row(name: str, value: Any) -> Any:
         return {part["topic"]: tuple(part["partitions"]) for part in value}
     if name == "how":
         return Gone(value)
+    if name == "log_ends" and value is not None:
+        names = ("topic", "offsets", "records")
+        return tuple(LogEnd(*(_of_row(n, each[n]) for n in names)) for each in value)
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -20,7 +20,7 @@ from kohort.broker.events.delivery.notes import (
     Read,
     Sent,
 )
-from kohort.broker.events.delivery.partition import PartitionDelivery
+from kohort.broker.events.delivery.partition import Pace, PartitionDelivery
 from kohort.broker.events.delivery.values import (
     Again,
     Delivery,
@@ -28,6 +28,7 @@ from kohort.broker.events.delivery.values import (
     Skipped,
     WentBack,
 )
+from kohort.broker.events.seen import Seen
 from kohort.broker.events.sources import Count
 
 MOST_GROUPS: Final = 10_000
@@ -42,6 +43,8 @@ _ENDS: Final[Mapping[str, str]] = {
     "partitions_changed": states.REVOKED,
 }
 """How a passage ends at an event, unless its member is gone."""
+_DEPARTURES: Final = frozenset({"member_left", "session_expired"})
+"""Causes of a rebalance that may be the end of the group's work."""
 _GONE: Final = frozenset(
     {"member_left", "member_expired", "member_kicked", "member_replaced"}
 )
@@ -69,6 +72,7 @@ class GroupDelivery:
         # The generation in which a topic was first assigned.
         self._first: dict[str, int] = {}
         self._known: set[Partition] = set()
+        self._paces: dict[str, Pace] = {}
 
     def of(self, partition: Partition) -> PartitionDelivery:
         """The account of a partition."""
@@ -81,10 +85,7 @@ class GroupDelivery:
     def take(self, event: Event, accounts: GroupAccounts) -> None:
         """Handles an event of the group, after its `GroupAccounts` did."""
         kind = event["kind"]
-        if kind == "offsets_committed":
-            rows = [(r["topic"], r["partition"], r["offset"]) for r in event["offsets"]]
-            self.commit(event, rows, accounts)
-        elif kind == "commit_refused":
+        if kind == "commit_refused":
             for row in event["offsets"]:
                 found = self.partitions.get((row["topic"], row["partition"]))
                 if found is not None and event.get("member_id"):
@@ -104,7 +105,10 @@ class GroupDelivery:
         members = {event.get("member_id"), event.get("replaced_member_id")}
         is_all = kind == "rebalance_started"
         began = accounts.last
-        rebalance_ns = 0 if began is None else int(began.opening.event["wall_ns"])
+        rebalance = 0, False
+        if began is not None:
+            opening = began.opening.event
+            rebalance = int(opening["wall_ns"]), opening["cause"] in _DEPARTURES
         for partition, each in self.partitions.items():
             passage = each.passage
             if passage is None or passage.release is not None:
@@ -113,12 +117,17 @@ class GroupDelivery:
             if not (is_all or member_id in members):
                 continue
             if accounts.readers.reader_of(partition) == member_id:
+                if kind == "member_synced":
+                    passage.droppable = states.DROPPABLE
                 continue
             life = accounts.membership.gone.get(member_id)
             how = _ENDS.get(kind, states.REVOKED)
             if kind in _GONE and life is not None and life.how is not None:
                 how = life.how.value
-            each.release(how, int(event["wall_ns"]), rebalance_ns)
+            pace = self._paces.get(member_id) or Pace()
+            each.release(how, int(event["wall_ns"]), rebalance, pace)
+        for gone in members if kind in _GONE else ():
+            self._paces.pop(gone or "", None)
 
     def _note_late(self, event: Event) -> None:
         """Notes partitions that a topic has got since the group reads it."""
@@ -143,11 +152,15 @@ class GroupDelivery:
         is_admin = (
             not member_id and not in_transaction and (not accounts.membership.present)
         )
+        steps, in_rebalance = 0, accounts.joining() is not None
         for topic, index, offset in rows:
             state = self.of((topic, index))
-            before = state.commit(
+            passage = state.passage
+            in_rebalance |= passage is not None and passage.release is not None
+            before, step = state.commit(
                 member_id, offset, wall_ns, in_transaction=in_transaction
             )
+            steps += step
             if before is None:
                 continue
             reason = "transaction" if in_transaction else "commit"
@@ -168,6 +181,9 @@ class GroupDelivery:
             )
             self.went_back.append(row)
             self.rewound.append(row)
+        if member_id:
+            pace = self._paces.setdefault(member_id, Pace())
+            pace.claim(steps, wall_ns, in_rebalance=in_rebalance)
 
     # -- events about it
 
@@ -334,10 +350,15 @@ class _Counted:
                     )
 
     def _is_due(self, state: PartitionDelivery) -> bool:
-        """Returns whether a reader is to come: not of a group that has ended."""
+        """Returns whether a reader is to come: not of a group that has ended.
+
+        Nor of partitions that were released because the other members had left.
+        """
         passage = state.passage
         if passage is None or (
-            passage.release is not None and passage.release.how in states.IN_REBALANCE
+            passage.release is not None
+            and passage.release.how in states.IN_REBALANCE
+            and not passage.release.after_departure
         ):
             return True
         return self._accounts is not None and bool(self._accounts.membership.present)
@@ -439,6 +460,27 @@ class Deliveries:
                 self._groups_of.setdefault(each, {})[group_id] = None
         self.of(group_id).take(event, self._accounts.of(group_id))
 
+    def commit(self, seen: Seen) -> None:
+        """Handles accepted commits, not rendered: they are the most frequent events."""
+        _, _, _, wall_ns, notice = seen
+        assert notice.group_id is not None
+        member_id, _, client = notice.who or (None, None, None)
+        topics, indexes, offsets, _ = notice.fields["offsets"]
+        event = {
+            "member_id": member_id,
+            "client_id": None if client is None else client.id,
+            "host": None if client is None else client.host,
+            "generation": notice.generation,
+            "producer_id": notice.fields.get("producer_id"),
+            "wall_ns": wall_ns,
+        }
+        group_id = notice.group_id
+        self.of(group_id).commit(
+            event,
+            zip(topics, indexes, offsets, strict=True),
+            self._accounts.of(group_id),
+        )
+
     def loaded(self, group_id: str, committed: Mapping[Partition, int]) -> None:
         """A coordinator has loaded a group, with these offsets."""
         group = self.of(group_id)
@@ -497,9 +539,17 @@ class Deliveries:
             for group, _ in found:
                 group.of(key).unknown.set(note.offset, note.end, True)
             return
+        stray = note.client.connection, note.offset, note.end
         for group, member_id in found:
             state = group.of(key)
-            state.was_sent(member_id, note.client, note.offset, note.end)
+            if not state.was_sent(
+                member_id, note.client, note.offset, note.end, note.wall_ns
+            ):
+                state.stray = stray
+        known = self._read_by.get(stray[0] or 0, {})
+        for group_id in self._groups_of.get(key, ()) if not found else ():
+            if (group_id, key) in known and group_id in self.groups:
+                self.groups[group_id].of(key).stray = stray
 
     def _out_of_range(self, note: OutOfRange) -> None:
         key = note.topic, note.partition

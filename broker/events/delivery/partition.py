@@ -11,10 +11,13 @@ from kohort.broker.events.delivery.segments import END, Segments
 
 MOST_ROWS: Final = 1_000
 """Rows of a kind per partition; the earliest go."""
-CLOSING_NS: Final = 250_000_000
-"""Time from a commit to LeaveGroup up to which the commit is part of the close."""
+CLOSING_NS: Final = 50_000_000
+"""Time from a commit to LeaveGroup up to which the commit is part of the close. It
+takes 1 to 3 ms."""
 STEADY: Final = 3
-"""Commits of a passage from which its steps are known."""
+"""Commits of a member from which its steps are known."""
+DROPPABLE: Final = 2
+"""Responses after a rebalance from which on a client drops nothing because of it."""
 
 PAUSED: Final = "paused"
 REVOKED: Final = "revoked"
@@ -74,6 +77,7 @@ class Release:
         committed: the group's offset then, or after a later commit of the member.
         start: the first offset that it asked for.
         received: the offset behind the last record that it received.
+        after_departure: whether a member that left began the rebalance.
         gave_back: whether it committed as it released the partition.
         repeated: offsets that the next reader received again.
     """
@@ -84,6 +88,7 @@ class Release:
     committed: int | None
     start: int
     received: int
+    after_departure: bool = False
     gave_back: bool = False
     repeated: int = 0
 
@@ -98,14 +103,15 @@ class Passage:
         start: the first offset that it asked for.
         position: the offset behind the last record that it received.
         sent: the end of a response that it may not have read yet.
+        sent_ns: when the last records were sent.
         reason: why it received records again, if it does.
         release: its end; None: it goes on.
-        claims: the number of its commits here.
         claimed: the offset of its last commit.
-        claimed_ns: the time of it.
-        step: the largest distance between its commits, before the last one.
-        last_step: that of the last one.
         is_transactional: whether its commits are part of transactions.
+        is_unread: whether the connection broke before it had read the last response.
+        droppable: while above 0, records that it has received may be dropped, and
+            asked for again: librdkafka drops what it has fetched ahead of partitions
+            that a cooperative rebalance leaves to it.
     """
 
     member_id: str
@@ -115,39 +121,68 @@ class Passage:
     sent: int
     reason: str
     release: Release | None = None
-    claims: int = 0
+    sent_ns: int = 0
     claimed: int | None = None
-    claimed_ns: int = 0
-    step: int = 0
-    last_step: int = 0
     is_transactional: bool = False
-
-    def claim(self, offset: int, wall_ns: int) -> None:
-        """Notes a commit."""
-        before = self.start if self.claimed is None else self.claimed
-        if offset > before:
-            self.step = max(self.step, self.last_step)
-            self.last_step = offset - before
-        self.claims += 1
-        self.claimed = offset
-        self.claimed_ns = wall_ns
+    is_unread: bool = False
+    droppable: int = 0
 
     @property
-    def largest_step(self) -> int:
-        """The largest distance between its commits."""
-        return max(self.step, self.last_step)
+    def done(self) -> int:
+        """The offset up to which it has handled everything, according to itself."""
+        return self.start if self.claimed is None else self.claimed
 
-    def is_closing(self, wall_ns: int) -> bool:
-        """Returns whether its last commit was part of a close at this time.
+    def claim(self, offset: int) -> int:
+        """Notes a commit; returns its distance from the one before."""
+        step = max(offset - self.done, 0)
+        self.claimed = offset
+        return step
 
-        A commit of its usual step may only be the latest one.
-        """
-        is_usual = self.claims >= STEADY and self.last_step >= self.step
-        return (
-            bool(self.claims)
-            and not is_usual
-            and (wall_ns - self.claimed_ns <= CLOSING_NS)
-        )
+
+class Pace:
+    """The distances between a member's commits, in offsets of all partitions.
+
+    A service that commits at regular distances may have handled more since. One whose
+    last commit is nearer has committed because it had to stop.
+
+    Attributes:
+        claims: the number of commits, without those in rebalances.
+        least, most: the distances of these, before the last commit.
+        last: the distance of the last commit.
+        last_ns: the time of it.
+    """
+
+    __slots__ = ("_is_regular", "claims", "last", "last_ns", "least", "most")
+
+    def __init__(self) -> None:
+        self.claims = 0
+        self.least = END
+        self.most = 0
+        self.last = 0
+        self.last_ns = 0
+        self._is_regular = False
+
+    def claim(self, step: int, wall_ns: int, *, in_rebalance: bool) -> None:
+        """Notes a commit."""
+        if self._is_regular and self.last:
+            self.least = min(self.least, self.last)
+            self.most = max(self.most, self.last)
+        self.last = step
+        self.last_ns = wall_ns
+        self._is_regular = not in_rebalance
+        self.claims += self._is_regular
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the last commit was one of many, as far as its distance shows."""
+        return 0 < self.most <= self.last
+
+    @property
+    def step(self) -> int | None:
+        """The distance of all commits; None if they differ, or are too few."""
+        if self.claims < STEADY or self.least != self.most:
+            return None
+        return max(self.most, self.last)
 
 
 class PartitionDelivery:
@@ -164,13 +199,14 @@ class PartitionDelivery:
         sent: records in responses, as offsets.
         unknown: offsets sent to readers that may be another group's.
         is_committed: whether its readers are ``read_committed``; None: unknown.
+        stray: connection, first offset and end of a response to a Fetch from before a
+            rebalance. Some clients use it, others drop it and ask again.
         late_from: the log's start, when a rebalance found the partition late.
         fresh: ranges received for the first time that no event has told.
     """
 
     __slots__ = (
         "_blame",
-        "_former",
         "_is_out_of_range",
         "committed",
         "floor",
@@ -183,6 +219,7 @@ class PartitionDelivery:
         "repeats",
         "seen",
         "sent",
+        "stray",
         "unknown",
     )
 
@@ -198,8 +235,8 @@ class PartitionDelivery:
         self.sent = 0
         self.unknown: Segments[bool] = Segments()
         self.is_committed: bool | None = None
+        self.stray: tuple[int | None, int, int] | None = None
         self.late_from: int | None = None
-        self._former: deque[Passage] = deque(maxlen=4)
         self._is_out_of_range = False
         # A reason that explains the next start better than the release does.
         self._blame: str | None = None
@@ -211,21 +248,43 @@ class PartitionDelivery:
     ) -> None:
         """A member that reads the partition asks for an offset."""
         passage = self.passage
-        if passage is not None and passage.member_id == member_id:
-            if passage.release is not None:
-                # The same member has it again; it has read what it was sent before.
-                self.received(passage, passage.sent, wall_ns)
-            elif passage.position <= offset <= passage.sent:
+        if (
+            passage is not None
+            and passage.member_id == member_id
+            and passage.release is None
+        ):
+            if passage.position <= offset <= passage.sent:
                 self.received(passage, offset, wall_ns)
                 passage.sent = offset
                 passage.client = client
+                passage.is_unread = False
                 return
-            elif offset > passage.sent:
+            if offset > passage.sent:
                 self.received(passage, passage.sent, wall_ns)
+            elif passage.droppable > 0:
+                self._drop(passage, offset)
+                return
             else:
-                # A response that was on its way is thrown away.
+                # A seek, or a response that was on its way is thrown away.
                 passage.sent = passage.position
+        if self.stray is not None:
+            stray, self.stray = self.stray, None
+            if (stray[0], stray[2]) == (client.connection, offset):
+                # It was read, after all.
+                self._begin(member_id, client, stray[1], log_start, wall_ns)
+                assert self.passage is not None
+                self.received(self.passage, offset, wall_ns)
+                self.passage.sent = offset
+                return
         self._begin(member_id, client, offset, log_start, wall_ns)
+
+    def _drop(self, passage: Passage, offset: int) -> None:
+        """The client has dropped records that it had not handed out."""
+        passage.droppable = 0
+        for first, end, seen in self.seen.within(offset, passage.position):
+            if seen == (passage.member_id, False):
+                self.seen.remove(first, end)
+        passage.position = passage.sent = offset
 
     def _begin(
         self, member_id: str, client: Client, offset: int, log_start: int, wall_ns: int
@@ -239,8 +298,6 @@ class PartitionDelivery:
             for first, end in [*self.seen.gaps(self.floor, offset)]:
                 if not self._is_told(first, end):
                     self.gaps.append(Gap(first, end, why, member_id, wall_ns))
-        if before is not None and before.sent > before.position:
-            self._former.append(before)
         self.passage = Passage(member_id, client, offset, offset, offset, reason)
         self._is_out_of_range = False
         self._blame = None
@@ -294,16 +351,20 @@ class PartitionDelivery:
             return "found_late"
         return "reset" if committed is None else "seek"
 
-    def was_sent(self, member_id: str, client: Client, offset: int, end: int) -> bool:
+    def was_sent(
+        self, member_id: str, client: Client, offset: int, end: int, wall_ns: int
+    ) -> bool:
         """Notes a response; False if the member is not the present reader."""
         passage = self.passage
         if (
             passage is None
             or passage.release is not None
-            or (passage.member_id != member_id)
+            or passage.member_id != member_id
         ):
             return False
         self.sent += end - offset
+        passage.sent_ns = wall_ns
+        passage.droppable -= 1
         if offset == passage.position:
             passage.client = client
             passage.sent = max(passage.sent, end)
@@ -355,15 +416,12 @@ class PartitionDelivery:
 
     def confirm(self, client: Client, *, was_read: bool, wall_ns: int) -> None:
         """The connection has sent another request, or ended without one."""
-        for passage in (*self._former, self.passage):
-            if passage is None or passage.client != client:
-                continue
-            if was_read:
-                self.received(passage, passage.sent, wall_ns)
-            passage.sent = passage.position
-        if self._former:
-            left = [each for each in self._former if each.sent > each.position]
-            self._former = deque(left, maxlen=4)
+        passage = self.passage
+        if passage is None or passage.release is not None or passage.client != client:
+            return
+        if was_read:
+            self.received(passage, passage.sent, wall_ns)
+        passage.is_unread = not was_read
 
     def out_of_range(self) -> None:
         """The reader was answered with OFFSET_OUT_OF_RANGE: it resets its offset."""
@@ -373,31 +431,39 @@ class PartitionDelivery:
 
     def commit(
         self, member_id: str, offset: int, wall_ns: int, *, in_transaction: bool
-    ) -> int | None:
-        """Notes a commit; returns the offset before, if it was higher."""
+    ) -> tuple[int | None, int]:
+        """Notes a commit.
+
+        Returns:
+            The offset before, if it was higher; and what `claim` returns.
+        """
         before, self.committed = self.committed, offset
         if self.floor is None:
             self.floor = offset
-        self.claim(member_id, offset, wall_ns, in_transaction=in_transaction)
+        step = self.claim(member_id, offset, wall_ns, in_transaction=in_transaction)
         if before is None or offset >= before:
-            return None
+            return None, step
         self._blame = "went_back"
-        return before
+        return before, step
 
     def claim(
         self, member_id: str, offset: int, wall_ns: int, *, in_transaction: bool = False
-    ) -> None:
+    ) -> int:
         """A member declares that it has handled all records below an offset.
 
         By a commit, even if that is refused.
+
+        Returns:
+            The distance from its commit before, in offsets.
         """
         passage = self.passage
+        step = 0
         if passage is not None and (
             passage.member_id == member_id or (in_transaction and not member_id)
         ):
             self.received(passage, min(offset, passage.sent), wall_ns)
             passage.is_transactional |= in_transaction
-            passage.claim(offset, wall_ns)
+            step = passage.claim(offset)
         for a, b, seen in self.seen.within(0, offset):
             if not seen.is_handled:
                 self.seen.set(a, b, seen._replace(is_handled=True))
@@ -407,6 +473,7 @@ class PartitionDelivery:
                 # A cooperative member commits after it has learnt of the revocation.
                 release.committed = self.committed
                 self._give_back(passage, release, offset)
+        return step
 
     def refused(self, member_id: str, offset: int, wall_ns: int) -> None:
         """A commit was refused: what it declares was handled nevertheless."""
@@ -425,17 +492,27 @@ class PartitionDelivery:
 
     # -- the end of a passage
 
-    def release(self, how: str, wall_ns: int, rebalance_ns: int) -> None:
+    def release(
+        self, how: str, wall_ns: int, rebalance: tuple[int, bool], pace: Pace
+    ) -> None:
         """The reader stops.
 
         Args:
             how: as in `Release`.
             wall_ns: when, by the machine's clock.
-            rebalance_ns: the start of the rebalance that takes the partition.
+            rebalance: when the rebalance began that takes the partition, and whether a
+                member that left began it.
+            pace: that of the reader.
         """
         passage = self.passage
         if passage is None or passage.release is not None:
             return
+        began_ns, after_departure = rebalance
+        back = self._given_back_from(passage, how, wall_ns, began_ns, pace)
+        if not passage.is_unread:
+            # The reader may have handled it, and stopped before it asked for more.
+            end = passage.sent if back is None else min(passage.sent, back)
+            self.received(passage, end, wall_ns)
         release = Release(
             passage.member_id,
             how,
@@ -443,38 +520,38 @@ class PartitionDelivery:
             self.committed,
             passage.start,
             passage.position,
+            after_departure,
         )
         passage.release = release
         self.releases.append(release)
-        from_offset = self._given_back_from(passage, how, wall_ns, rebalance_ns)
-        if from_offset is not None:
-            self._give_back(passage, release, from_offset)
-        if how == LEFT:
-            # Nobody waits for a response that is on its way.
-            passage.sent = passage.position
+        passage.sent = passage.position
+        if back is not None:
+            self._give_back(passage, release, back)
 
     def _given_back_from(
-        self, passage: Passage, how: str, wall_ns: int, rebalance_ns: int
+        self, passage: Passage, how: str, wall_ns: int, rebalance_ns: int, pace: Pace
     ) -> int | None:
         """The offset from which on the reader declares that it handled nothing."""
-        done = passage.start if passage.claimed is None else passage.claimed
         if passage.is_transactional:
             # What a transaction had not committed is undone.
-            return done
-        if how in IN_REBALANCE and 0 < rebalance_ns <= passage.claimed_ns:
-            return done
-        if how in {LEFT, REPLACED} and passage.is_closing(wall_ns):
-            return done
-        if passage.claims >= STEADY:
+            return passage.done
+        is_last = (
+            0 < rebalance_ns <= pace.last_ns
+            if how in IN_REBALANCE
+            else how in {LEFT, REPLACED}
+            and wall_ns - CLOSING_NS <= pace.last_ns >= passage.sent_ns
+        )
+        if is_last and not pace.is_usual:
+            return passage.done
+        if pace.step == 1 or (pace.step is not None and how in _ORDERLY):
             # With some more records it would have committed again.
-            return done + passage.largest_step - (how in _ORDERLY)
+            return passage.done + pace.step - (how in _ORDERLY)
         return None
 
     def _give_back(self, passage: Passage, release: Release, offset: int) -> None:
         for a, b, seen in self.seen.within(offset):
             if seen == (passage.member_id, False):
                 self.seen.remove(a, b)
-        passage.sent = passage.position
         release.gave_back = True
 
     # -- reading the account

@@ -122,6 +122,24 @@ ROWS: Mapping[str, tuple[Field, ...]] = {
         ),
         always("count", "int", "number of partitions"),
         always("parts", "[part]", "the partitions"),
+        Field(
+            "records",
+            "long",
+            "records appended to them meanwhile, by the ends of their logs; a"
+            " transaction's marker counts as one. Null: unknown, as in a data"
+            " directory, or while the clock stood still",
+        ),
+        Field(
+            "log_ends",
+            "[log_end]",
+            "by topic, as in `parts`: the ends of the logs at `until_ns`; null:"
+            " unknown",
+        ),
+    ),
+    "log_end": (
+        always("topic", "string", "a topic"),
+        always("offsets", "[long]", "the ends of the logs of its partitions, in order"),
+        always("records", "long", "its part of `records`"),
     ),
 }
 
@@ -239,9 +257,12 @@ _ACCOUNT = (
         "unread",
         "[unread]",
         "partitions that had a reader and then none, from the end of the account before"
-        " to the end of this one, so that sums over accounts count each moment once",
+        " to the end of this one, so that sums over the accounts of both kinds count"
+        " each moment once",
     ),
-    always("unread_ns", "long", "the sum of them, except `group_empty`"),
+    always(
+        "unread_ns", "long", "the sum of them, except `group_empty` and `work_ended`"
+    ),
     always("unread_empty_ns", "long", "the sum of `group_empty`"),
     always("is_whole", "boolean", "no event of it is missing"),
     always(
@@ -265,5 +286,22 @@ KINDS: tuple[Kind, ...] = (
             **words.REBALANCE_CAUSES,
             words.UNSEEN: "the start is missing from the events",
         },
+    ),
+    Kind(
+        "unread_account",
+        "Time without a reader that belongs to no rebalance: no account of one has it."
+        " Published with, and as, `rebalance_account`.",
+        (
+            always(
+                "closed_sequence",
+                "long",
+                "`sequence` of the event that ended it (of the same run and node), or"
+                " of the group's last one before the broker stopped",
+            ),
+            always("unread", "[unread]", "as in `rebalance_account`"),
+            always("unread_ns", "long", "likewise"),
+            always("unread_empty_ns", "long", "likewise"),
+        ),
+        words.UNREAD_ENDS,
     ),
 )

@@ -34,6 +34,7 @@ function fold(model, event) {
   }
   const group = model.group(event.group);
   if (event.kind === "rebalance_account") return keepAccount(model, group, event);
+  if (event.kind === "finding") return keepFinding(model, group, event);
   if (Number.isInteger(event.generation)) group.generation = event.generation;
   group.node = event.node;
   group.last = at;
@@ -99,6 +100,16 @@ function closeRebalance(group, at) {
   if (current && current.end === null) current.end = at;
 }
 
+/** Keeps the latest revision of a finding. */
+function keepFinding(model, group, event) {
+  const found = [...(model.findings.get(group.name) ?? [])];
+  const at = found.findIndex(({ finding }) => finding === event.finding);
+  if (at >= 0) found.splice(at, 1, ...(event.is_withdrawn ? [] : [event]));
+  else if (!event.is_withdrawn) found.push(event);
+  model.findings.set(group.name, found);
+  return true;
+}
+
 /** Keeps the account of a rebalance; its start may be missing, or forgotten. */
 function keepAccount(model, group, event) {
   const key = `${event.run}/${event.node}/${event.started_sequence}`;
@@ -114,14 +125,19 @@ function keepAccount(model, group, event) {
   rebalance.account = event;
   rebalance.generation ??= event.generation;
   rebalance.end = model.time(event.ended_ns, event.run);
-  for (const row of event.unread ?? []) {
-    if (row.cause !== "group_empty") group.addUnread(model.time(row.since_ns, event.run), model.time(row.until_ns, event.run));
-  }
+  keepUnread(model, group, event);
   for (const [id, ms] of pausesOf(event)) {
     const lane = group.known.get(id);
     if (lane) lane.pausedMs += ms;
   }
   return true;
+}
+
+/** The times of an account in which partitions had no reader. */
+function keepUnread(model, group, event) {
+  for (const row of event.unread ?? []) {
+    if (isDowntime(row)) group.addUnread(model.time(row.since_ns, event.run), model.time(row.until_ns, event.run));
+  }
 }
 
 /** Keeps an account: the latest sentence, and the rows that it adds. */
@@ -186,6 +202,7 @@ const FOLDS = {
       else if (lane.state === GONE) lane.go(at, group.state === "Stable" ? STABLE : WAITING);
     } else lane.go(at, WAITING);
   },
+  unread_account: keepUnread,
   pending_member_expired: gone,
   member_left: gone,
   member_expired: gone,
@@ -297,7 +314,7 @@ const nameIn = (event) => shown(event.instance_id || event.client_id || event.me
 
 /** Adds a mark for an event, unless its kind has none. */
 function mark(model, group, event, at) {
-  if (UNMARKED.has(event.kind)) return;
+  if (UNMARKED.has(event.kind) || (event.kind === "unread_account" && !event.unread_ns)) return;
   const lane = group.byMember.get(event.member_id) ?? group.known.get(event.member_id) ?? null;
   (lane ?? group).marks.push(eventMark(at, event, group, lane));
 }

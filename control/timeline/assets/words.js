@@ -90,6 +90,7 @@ const rewindsText = (rewinds) => few(rewinds.map((row) => `${shown(row.topic)} $
 /** Marks of other events, by kind: a sign, true if it is a problem, and a sentence. */
 const EVENT_MARKS = {
   member_refused: ["!", true, (e, who) => `${who} was refused: ${causeOf(e)} (${e.error}).`],
+  member_fenced: ["!", true, (e, who) => `A heartbeat of ${who} was refused: another process has its instance id (${e.error}).`],
   member_left: ["\u2212", false, (e, who) =>
     e.cause === "removed"
       ? `An admin removed ${who} from the group.`
@@ -99,6 +100,8 @@ const EVENT_MARKS = {
   commanded: ["\u2691", false, (e, who) => commandText(e, who)],
   fault_struck: ["\u21af", false, (e, who) => faultText(e, who)],
   member_replaced: ["\u21c4", false, (e, who) => `The static member ${who} rejoined with a new member id; ${shown(e.replaced_member_id ?? "the old one")} is fenced (KIP-345).`],
+  member_disconnected: ["\u2300", false, (e, who) => `The connection of ${who} is closed: ${causeOf(e)}.`],
+  unread_account: ["\u2300", true, (e) => `${capital(partsText(e.unread.filter(isDowntime).flatMap((row) => row.parts)))} had no reader for ${seconds(e.unread_ns)} partition-seconds outside of rebalances: ${causeOf(e)}.`],
   pending_member_expired: ["\u00d7", true, (e, who) => `Pending member ${who} did not join in time.`],
   commit_refused: ["!", true, (e, who) => `A commit of ${who} was refused: ${e.error}.`],
   offsets_went_back: ["\u21b6", true, (e, who) => `The committed offset went back: ${rewindsText(e.rewinds)}. It was ${causeOf(e)}${e.client_id ? `: ${who}` : ""}.`],
@@ -109,13 +112,17 @@ const EVENT_MARKS = {
   shard_unloaded: ["\u21e7", false, (e, _, mark) => `Node ${e.node} no longer coordinates ${shardsOf(mark)}: ${causeOf(e)}.`],
   transaction_state: ["T", false, (_, who, mark) => transactionText(mark.transaction)],
   transaction_fenced: ["\u2298", true, (e) => `A request of producer ${e.producer_id}${e.transactional_id ? ` of ${shown(e.transactional_id)}` : ""} was refused (${e.error}): its epoch is ${e.producer_epoch}, the current one ${e.current_epoch}.`],
+  clock_advanced: ["\u23e9", false, (e) => `A test moved the clock ahead by ${duration((e.until_ns - e.time_ns) / 1e6)}${e.credits_heartbeats ? "" : "; no member counted as heard from meanwhile"}.`],
   node_started: ["\u25b6", false, (e) => `Node ${e.node} accepts connections (run ${e.run}).`],
   node_stopped: ["\u25a0", true, (e) => `Node ${e.node} no longer accepts connections.`],
   events_lost: ["?", true, (e) => `Events ${numbers.format(e.first)} to ${numbers.format(e.last)} are missing: the reader was too slow.`],
 };
+/** False after the end of a group's work, and while it has no members. */
+const isDowntime = (row) => row.cause !== "group_empty" && row.cause !== "work_ended";
+
 /** Kinds without a mark. An unknown kind (of a later version) gets one, with its name. */
 const UNMARKED = new Set([
   "member_id_given", "member_joined", "leader_chosen", "heartbeat", "group_state", "rebalance_started", "rebalance_account",
-  "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "window_opened",
-  "transaction_ended_in_partition", "delivery_account",
+  "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "offsets_unchecked", "window_opened",
+  "transaction_ended_in_partition", "finding", "delivery_account",
 ]);

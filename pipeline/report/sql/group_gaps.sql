@@ -28,7 +28,7 @@ FROM (
     ORDER BY downtime_s DESC, rebalances DESC, `group`
     LIMIT 20
   ) AS w ON w.run = u.run AND w.`group` = u.`group`
-  WHERE u.cause <> 'group_empty' AND u.unread_ns > 0
+  WHERE u.cause NOT IN ('group_empty', 'work_ended') AND u.unread_ns > 0
 )
 WHERE place <= 300
 ORDER BY `group`, place

@@ -1,7 +1,7 @@
--- Lag of a group over time, as its commits show it: in its run with the most downtime, of
--- the 20 groups with the most. The time of its commits is cut into 200 pieces; each has
--- the largest lag in it.
--- time_ns: the first commit of the piece
+-- Lag of a group over time, at its commits, and when partitions get a reader again: in
+-- its run with the most downtime, of the 20 groups with the most. The time is cut into
+-- 200 pieces; each has the largest lag in it.
+-- time_ns: the first of these moments in the piece
 -- lag: records, the largest of the piece; partitions without a commit so far are not in it
 SELECT run, `group`, min(time_ns) AS time_ns, max(lag) AS lag
 FROM (
@@ -26,24 +26,50 @@ FROM (
         ), 0) AS growth
       FROM (
         SELECT
-          c.run, c.`group`, c.time_ns, c.node, c.sequence, c.topic, c.partition,
-          greatest(c.end_offset - c.offset, 0) AS behind
-        FROM silver_commits AS c
-        JOIN (
-          SELECT run, `group`
+          k.run, k.`group`, k.time_ns, k.node, k.sequence, k.topic, k.partition,
+          greatest(k.end_offset - k.committed, 0) AS behind
+        FROM (
+          SELECT
+            e.*,
+            last_value(`offset`) IGNORE NULLS OVER (
+              PARTITION BY e.run, e.`group`, topic, partition
+              ORDER BY time_ns, node, sequence
+            ) AS committed
           FROM (
             SELECT
-              run, `group`, downtime_s, rebalances,
-              row_number() OVER (
-                PARTITION BY `group` ORDER BY downtime_s DESC, rebalances DESC, run
-              ) AS run_place
-            FROM gold_groups
-          )
-          WHERE run_place = 1
-          ORDER BY downtime_s DESC, rebalances DESC, `group`
-          LIMIT 20
-        ) AS w ON w.run = c.run AND w.`group` = c.`group`
-        WHERE c.error IS NULL AND c.end_offset IS NOT NULL
+              run, `group`, time_ns, node, sequence, topic, partition, `offset`,
+              end_offset
+            FROM silver_commits
+            WHERE error IS NULL AND end_offset IS NOT NULL
+            UNION ALL
+            SELECT
+              run, `group`, until_ns, -1, 0, topic, ends.partition_numbers,
+              CAST(NULL AS BIGINT), ends.end_offsets
+            FROM (
+              SELECT
+                run, `group`, until_ns, topic,
+                explode(arrays_zip(partition_numbers, end_offsets)) AS ends
+              FROM silver_unread
+              WHERE cause NOT IN ('group_empty', 'work_ended')
+              AND end_offsets IS NOT NULL
+            )
+          ) AS e
+          JOIN (
+            SELECT run, `group`
+            FROM (
+              SELECT
+                run, `group`, downtime_s, rebalances,
+                row_number() OVER (
+                  PARTITION BY `group` ORDER BY downtime_s DESC, rebalances DESC, run
+                ) AS run_place
+              FROM gold_groups
+            )
+            WHERE run_place = 1
+            ORDER BY downtime_s DESC, rebalances DESC, `group`
+            LIMIT 20
+          ) AS w ON w.run = e.run AND w.`group` = e.`group`
+        ) AS k
+        WHERE k.committed IS NOT NULL
       )
     )
   )

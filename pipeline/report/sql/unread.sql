@@ -10,6 +10,7 @@ SELECT
   sum(unread_ns) / 1e9 AS downtime_s,
   max(until_ns - from_ns) / 1e9 AS longest_s
 FROM silver_unread
+WHERE cause <> 'work_ended'
 GROUP BY `group`, cause
 ORDER BY downtime_s DESC, `group`, cause
 LIMIT 500
