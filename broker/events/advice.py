@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from kohort.broker.events.account.processes import RESTART_NS
 from kohort.broker.events.account.reasons import POLL_INTERVAL
+from kohort.broker.events.account.rebalance import SLOW_TO_JOIN_NS
 
 _SECOND: Final = 1_000_000_000
 
 ARRIVAL_GAP_NS: Final = 10 * _SECOND
 """The longest pause between arrivals of one start. The longest useful initial delay is
 of that order; a member that comes later was added."""
-HELD_UP_NS: Final = 5 * _SECOND
-"""Waits for one member that are too long. A member learns of a rebalance with its next
-heartbeat, 3 s by default (heartbeat.interval.ms), and needs some time to revoke."""
+HELD_UP_NS: Final = SLOW_TO_JOIN_NS
+"""Waits for one member that are too long."""
 EAGER_PAUSE_NS: Final = _SECOND
 """The least total pause that an eager rebalance has to cost on average: less goes
 unnoticed."""

@@ -441,6 +441,7 @@ class RebalanceAccount(Common):
     unread: list[UnreadRow]
     unread_ns: int
     unread_empty_ns: int
+    unprocessed_ns: int
     is_whole: bool
     is_ownership_whole: bool
 

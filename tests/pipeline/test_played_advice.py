@@ -69,6 +69,16 @@ def test_ways_to_restart_rank_as_in_their_scripts(gold: Gold) -> None:
     assert by_gold == pytest.approx(by_script, rel=0.06, abs=6 * 4 * 3)
 
 
+def test_slow_pollers_hold_their_partitions(gold: Gold) -> None:
+    """Five times four partitions, for a max.poll.interval.ms of 15 s; others do not."""
+    held = {n: of_run(gold["gold/groups"], n)[0]["unprocessed_s"] for n in SCRIPTS}
+    slow = {name for name, seconds in held.items() if seconds}
+    assert slow == {name for name in SCRIPTS if "slow poller" in name} | {
+        "slow to rejoin"
+    }
+    assert held["a slow poller, eager"] == 5 * 4 * 15
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_savings_are_parts_of_the_downtime(gold: Gold, name: str) -> None:
     """Rules save no more together than their sum, nor than there was."""

@@ -76,6 +76,8 @@ class Life:
         reason: the reason that it gave (KIP-800).
         until_sequence: sequence number of the event that ended it.
         silent_ns: how long the broker had not heard of it then; None if unknown.
+        unpolled_ns: partition-time for which its application had not polled by then, if
+            that is why it left. Whether it is shows when it is back, or its reason.
     """
 
     member_id: str
@@ -85,6 +87,7 @@ class Life:
     reason: str | None = None
     until_sequence: int | None = None
     silent_ns: int | None = None
+    unpolled_ns: int = 0
 
 
 class Membership:
@@ -183,6 +186,7 @@ class Membership:
         how: Gone,
         at_ns: int,
         silent_ns: int | None = None,
+        unpolled_ns: int = 0,
     ) -> None:
         """Ends an id's membership."""
         self.meet([member_id])
@@ -194,6 +198,7 @@ class Membership:
             reason=event.get("reason"),
             until_sequence=event["sequence"],
             silent_ns=silent_ns,
+            unpolled_ns=unpolled_ns,
         )
 
     def inherit(self, new: str, old: str) -> None:
