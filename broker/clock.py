@@ -119,6 +119,10 @@ def _no_work() -> int:
     return 0
 
 
+def _tell_nobody(_seconds: float, _credits_heartbeats: bool) -> None:
+    pass
+
+
 class BrokerClock:
     """The broker's clock: flows or stands still, and can be moved ahead.
 
@@ -133,6 +137,8 @@ class BrokerClock:
         credit: called with the end of an advance that counts members as heard from,
             and with None once the advance is over.
         work: returns the amount of work in progress in further turns of the loop.
+        moved: called when an advance begins, with its seconds and whether it counts
+            members as heard from.
 
     Attributes:
         mode: see above.
@@ -147,6 +153,7 @@ class BrokerClock:
         "_credit",
         "_heap",
         "_loop",
+        "_moved",
         "_order",
         "_passed",
         "_until",
@@ -162,6 +169,7 @@ class BrokerClock:
         now: float | None = None,
         credit: Callable[[float | None], object] = lambda _: None,
         work: Callable[[], int] = _no_work,
+        moved: Callable[[float, bool], object] = _tell_nobody,
     ) -> None:
         self.mode = mode
         self._loop = loop
@@ -179,6 +187,7 @@ class BrokerClock:
         self._advancing = asyncio.Lock()
         self._credit = credit
         self._work = work
+        self._moved = moved
 
     @property
     def timer_count(self) -> int:
@@ -301,6 +310,8 @@ class BrokerClock:
             for _ in range(TURNS_TO_READ):
                 await asyncio.sleep(0)
             self._until = until = self.now() + seconds
+            if seconds:
+                self._moved(seconds, credit_heartbeats)
             if credit_heartbeats:
                 self._credit(until)
             fired = 0

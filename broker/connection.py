@@ -39,6 +39,7 @@ from kohort.broker.dispatch import (
     Route,
     RouteInPieces,
     UnknownApiError,
+    checked,
     versions_refusal,
 )
 from kohort.broker.flow_control import WRITE_BUFFER, FlowControl
@@ -99,6 +100,9 @@ class Connection(asyncio.Protocol):
     Args:
         node: the node that the client has connected to.
         connections: the server's set of open connections.
+
+    Attributes:
+        reads: how often bytes have arrived.
     """
 
     # CPython reads the attributes of an object with 30 or more of them more slowly.
@@ -128,6 +132,7 @@ class Connection(asyncio.Protocol):
         "_worked_on",
         "client_address",
         "node",
+        "reads",
         "software_name",
         "software_version",
     )
@@ -135,6 +140,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, node: Node, connections: set[Connection]) -> None:
         self.node = node
         self.client_address = ""
+        self.reads = 0
         self.software_name = ""
         self.software_version = ""
         self._connections = connections
@@ -176,6 +182,11 @@ class Connection(asyncio.Protocol):
     def client(self) -> Client:
         """The sender of the latest request."""
         return self._client[1]
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if a request of the client waits for its answer."""
+        return self._current is not None
 
     @property
     def is_heard(self) -> bool:
@@ -228,6 +239,8 @@ class Connection(asyncio.Protocol):
         self._connections.discard(self)
         number = self._client[1].connection
         self.node.cluster.open_connections.pop(number or 0, None)
+        if self.node.cluster.fetch_watch is not None:
+            self.node.cluster.fetch_watch.ended(self, was_reset=exc is not None)
         if self.node.is_open:
             self.node.connection_closed(number or 0)
         self._flow.disconnect()
@@ -246,6 +259,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Handles the requests that these bytes complete."""
         self._activity += 1
+        self.reads += 1
         if self._failure is not None:
             # The bytes after a frame of an impossible size have no meaning.
             return
@@ -524,8 +538,11 @@ class Connection(asyncio.Protocol):
         if size < _HEAD_SIZE:
             raise WireError(f"a frame of {size} bytes has no request header")
         key_and_version, correlation_id, id_size = _HEAD(buffer, start)
+        apis = self.node.cluster.apis
         try:
-            found = routes[key_and_version]
+            is_limited = apis is not BY_KEY
+            number = checked(apis, key_and_version) if is_limited else key_and_version
+            found = routes[number]
         except UnknownApiError as error:
             self._refuse_version(error, correlation_id)
             return
@@ -631,7 +648,7 @@ class Connection(asyncio.Protocol):
         """Answers ApiVersions in an unknown version: a v0 body with the known ones."""
         if error.key != API_VERSIONS:
             raise error
-        body = versions_refusal()
+        body = versions_refusal(self.node.cluster.apis)
         frame = struct.pack(">ii", len(body) + 4, correlation_id) + body
         self._out.append(frame)
         self._out_size += len(frame)

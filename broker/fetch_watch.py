@@ -1,26 +1,33 @@
-"""Notes the records sent to each client, by partition.
+"""Notes the fetches of clients, for the account of delivery.
 
 A Fetch names no group and no member, and events of fetches would outnumber all others.
-So this is off by default; `Broker(watch_fetches=True)` turns it on. It shows whether
-records were delivered again after a partition moved to another member
-(`control.group_moves`).
+So they are noted only while accounts are read (`Events.hold_accounts`), and only what
+is new: a position that a connection has not asked for before, records that were sent,
+and whether the connection went on afterwards.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import deque
-from collections.abc import Generator, Sequence
-from typing import Final
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Final, Protocol
 
 from kohort.broker.clock import wall_ns
 from kohort.broker.coordinator.events import Client
+from kohort.broker.events.delivery.notes import (
+    Asked,
+    Dropped,
+    Ended,
+    Note,
+    OutOfRange,
+    Read,
+    Sent,
+)
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import ReadResult
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import Buffer
 
-MOST_RUNS: Final = 64
-"""Runs kept per partition, the latest: its last 64 readers, or jumps."""
 BATCHES_AT_ONCE: Final = 500
 """Batches checked before other tasks run: half a millisecond."""
 
@@ -31,60 +38,164 @@ _BEFORE_LENGTH: Final = 12
 """Bytes of a batch that its length does not count."""
 
 
-class Run:
-    """Consecutive records of a partition that one connection was sent.
+class Fetcher(Protocol):
+    """A connection that fetches."""
+
+    @property
+    def client(self) -> Client:
+        """The sender of its requests."""
+
+    @property
+    def is_heard(self) -> bool:
+        """True if the client can send requests."""
+
+    @property
+    def reads(self) -> int:
+        """How often bytes have arrived."""
+
+
+class _Reader:
+    """A connection that fetches.
 
     Attributes:
-        client: the client, with the number of its connection.
-        first: the offset that it asked for first.
-        since_ns: when that was answered, by the machine's clock.
-        end: the offset after the last record sent.
-        until_ns: when the last response was sent.
-        end_before: `end` before that response: a client that has just revoked a
-            partition throws away a response in flight.
+        connection: the connection.
+        positions: by name of a partition, the offset that it asks for next.
+        round: `FetchWatch.round` when these were noted.
+        unread_since: the connection's count of reads before the last response; None:
+            that response was read, or there is none.
     """
 
-    __slots__ = ("client", "end", "end_before", "first", "since_ns", "until_ns")
+    __slots__ = ("connection", "positions", "round", "unread_since")
 
-    def __init__(self, client: Client, first: int, end: int, now_ns: int) -> None:
-        self.client = client
-        self.first = self.end_before = first
-        self.end = end
-        self.since_ns = self.until_ns = now_ns
+    def __init__(self, connection: Fetcher, round_: int) -> None:
+        self.connection = connection
+        self.positions: dict[str, int] = {}
+        self.round = round_
+        self.unread_since: int | None = None
 
-    def end_at(self, time_ns: int) -> int:
-        """The offset after the last record sent by that time."""
-        return self.end if self.until_ns <= time_ns else self.end_before
+    @property
+    def has_read(self) -> bool:
+        """True if the client sent something after the last response.
+
+        What it sent before (requests behind a Fetch that waited) does not count.
+        """
+        return self.unread_since is not None and (
+            self.connection.reads > self.unread_since
+        )
 
 
 class FetchWatch:
-    """The records sent, by the name of the partition ("orders-0").
+    """Notes the fetches of clients.
+
+    Args:
+        tell: takes each note.
 
     Attributes:
-        runs: oldest first.
+        round: counts assignments: from each on, positions are news again.
     """
 
-    def __init__(self) -> None:
-        self.runs: dict[str, deque[Run]] = {}
+    def __init__(self, tell: Callable[[Note], None]) -> None:
+        self._tell = tell
+        self._readers: dict[int, _Reader] = {}
+        self.round = 0
+
+    def asked(
+        self,
+        connection: Fetcher,
+        named: Iterable[tuple[Partition, int]],
+        everything: Callable[[], Iterable[tuple[Partition, int]]],
+        *,
+        committed: bool,
+    ) -> None:
+        """Notes the positions of a Fetch.
+
+        Args:
+            connection: the reader.
+            named: partitions and offsets that the request names.
+            everything: the same of its whole session.
+            committed: whether it is ``read_committed``.
+        """
+        if not connection.is_heard:
+            return
+        number = connection.client.connection or 0
+        reader = self._readers.get(number)
+        if reader is None:
+            reader = self._readers[number] = _Reader(connection, self.round)
+        rows = named
+        if reader.round != self.round:
+            reader.round = self.round
+            reader.positions.clear()
+            rows = everything()
+        now_ns = wall_ns()
+        # A client that asks for the same records again has dropped them.
+        was_sent = reader.unread_since is not None
+        self.heard(number)
+        for partition, offset in rows:
+            name = partition.name
+            if reader.positions.get(name) == offset and not was_sent:
+                continue
+            reader.positions[name] = offset
+            topic, _, index = name.rpartition("-")
+            start = partition.log_start_offset
+            self._tell(
+                Asked(
+                    connection.client, topic, int(index), offset, start, committed,
+                    now_ns,
+                )
+            )  # fmt: skip
+
+    def heard(self, connection: int) -> None:
+        """Notes that a connection has read its last response, if it has."""
+        reader = self._readers.get(connection)
+        if reader is not None and reader.has_read:
+            reader.unread_since = None
+            self._tell(Read(reader.connection.client, wall_ns()))
 
     def sent(
-        self, client: Client, partition: Partition, offset: int, result: ReadResult
+        self,
+        connection: Fetcher,
+        partition: Partition,
+        offset: int,
+        result: ReadResult,
     ) -> Generator[None, None, None]:
-        """Notes the records of one partition in a response to a Fetch."""
+        """Notes the row of one partition in a response to a Fetch."""
+        if not connection.is_heard:
+            # The client has closed its side: nobody waits for this response.
+            return
+        topic, _, index = partition.name.rpartition("-")
+        client = connection.client
+        if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            start = partition.log_start_offset
+            note = OutOfRange(client, topic, int(index), offset, start, wall_ns())
+            self._tell(note)
+        if result.error_code or not result.size_in_bytes:
+            return
         if 0 <= partition.readable(offset) <= result.size_in_bytes:
             # Everything in the log.
             end = partition.log_end_offset
         else:
             end = yield from _end_of(result.buffers, offset)
-        runs = self.runs.get(partition.name)
-        if runs is None:
-            runs = self.runs[partition.name] = deque(maxlen=MOST_RUNS)
-        last = runs[-1] if runs else None
-        now_ns = wall_ns()
-        if last is None or last.end != offset or last.client[2] != client[2]:
-            runs.append(Run(client, offset, end, now_ns))
-        elif end > offset:
-            last.end_before, last.end, last.until_ns = offset, end, now_ns
+        if end > offset:
+            reader = self._readers.get(client.connection or 0)
+            if reader is not None:
+                reader.unread_since = connection.reads
+            self._tell(Sent(client, topic, int(index), offset, end, wall_ns()))
+
+    def ended(self, connection: Fetcher, *, was_reset: bool) -> None:
+        """Notes the end of a connection.
+
+        If the client closed it, and the system did not reset it, no byte was unread.
+        """
+        reader = self._readers.pop(connection.client.connection or 0, None)
+        if reader is not None:
+            was_closed = not connection.is_heard and not was_reset
+            was_read = reader.has_read or was_closed
+            self._tell(Ended(connection.client, was_read, wall_ns()))
+
+    def dropped(self, partition: Partition) -> None:
+        """Notes that a partition was deleted."""
+        topic, _, index = partition.name.rpartition("-")
+        self._tell(Dropped(topic, int(index)))
 
 
 def _end_of(buffers: Sequence[Buffer], offset: int) -> Generator[None, None, int]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, get_args
 
 from kohort.broker import telemetry, transports
-from kohort.broker.clock import BrokerClock, Mode, RealClock
+from kohort.broker.clock import BrokerClock, Mode, RealClock, ns
 from kohort.broker.cluster.cluster import Cluster, ClusterError, Node
 from kohort.broker.cluster.status import status
 from kohort.broker.config import Config, ConfigError
@@ -23,6 +23,7 @@ from kohort.broker.config_started import (
 from kohort.broker.connection import Connection
 from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import unheard, write_line
+from kohort.broker.events.sources import Sources
 from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids, run_id
 from kohort.broker.long_work import finish
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kohort.broker.cluster.events_topic import EventsTopic
+    from kohort.broker.events.delivery.notes import Note
     from kohort.broker.faults.plan import Faults
     from kohort.broker.faults.requests import Requests
+    from kohort.broker.fetch_watch import FetchWatch
     from kohort.broker.thread import LoopThread
 
 P = ParamSpec("P")
@@ -180,8 +183,8 @@ class Broker:
         labels: labels of this run in its events: settings, a seed, anything.
         events_heartbeats: whether to publish an event for each heartbeat.
         clock: "real": time flows; "manual": it stands still until it is moved.
-        watch_fetches: whether to note the records sent to each client; see
-            `FetchWatch`.
+        watch_fetches: whether to keep the account of delivery from the start
+            (`kohort.broker.events.delivery`), also while nobody reads accounts.
 
     Attributes:
         cluster: the cluster's state, once started.
@@ -352,6 +355,7 @@ class Broker:
             now=self._stopped_at,
             credit=self._credit,
             work=self._work,
+            moved=self._clock_moved,
         )
         self.events.begin(run_id())
         self.cluster = Cluster(
@@ -363,14 +367,17 @@ class Broker:
             nodes=self._node_count,
             events=self.events,
         )
-        self.events.log_end = self.cluster.log_end
         if self._faults is not None or self.config["response.delay.ms"]:
             self.faults.bind(self.cluster, self.events)
         self.cluster.topic_created = self._topic_created
+        self.events.watch(
+            Sources(
+                self._committed, self._count, self.cluster.log_end, self._note_fetches
+            )
+        )
         if self._watches_fetches:
-            from kohort.broker.fetch_watch import FetchWatch
-
-            self.cluster.fetch_watch = FetchWatch()
+            self._watches_fetches = False
+            self.events.hold_accounts()
         try:
             for number, node in enumerate(self.cluster.nodes.values()):
                 await self._bind(node, number)
@@ -388,9 +395,49 @@ class Broker:
         self._housekeeper = Housekeeper(self.cluster, lambda: self.connections)
         self._housekeeper.start()
 
+    def _note_fetches(self, tell: Callable[[Note], None] | None) -> FetchWatch | None:
+        """Notes fetches from now on, or no longer."""
+        from kohort.broker.fetch_watch import FetchWatch
+
+        watch = None if tell is None else FetchWatch(tell)
+        self.cluster.fetch_watch = watch
+        return watch
+
+    def _committed(self, group_id: str) -> dict[tuple[str, int], int]:
+        """The offsets of a group, for the account of delivery."""
+        from kohort.broker.coordinator.appends import committed_offsets
+
+        driver = self.cluster.shards.for_group(group_id).driver
+        if driver is None:
+            return {}
+        coordinator = driver.coordinator
+        found = committed_offsets(coordinator.appends, coordinator.groups, group_id)
+        return {partition: entry[0] for partition, entry in found.items()}
+
+    def _count(
+        self, topic: str, index: int, first: int, end: int, committed: bool
+    ) -> int:
+        """Counts the records of a partition between two offsets."""
+        from kohort.broker.log.counting import count_records
+
+        found = self.cluster.topics.by_name.get(topic)
+        if found is None or index >= len(found.partitions):
+            return 0
+        return count_records(found.partitions[index], first, end, committed=committed)
+
     def _credit(self, until: float | None) -> None:
         """Counts live members as heard from, while the clock is moved ahead."""
         self.cluster.shards.credit(until)
+
+    def _clock_moved(self, seconds: float, credits_heartbeats: bool) -> None:
+        """Publishes an advance of the clock, before its consequences."""
+        now = self.clock.now()
+        self.events.of(self.config["node.id"]).tell(
+            "clock_advanced",
+            now,
+            until_ns=ns(now + seconds),
+            credits_heartbeats=credits_heartbeats,
+        )
 
     def _work(self) -> int:
         return len(self.cluster.long_work)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kohort.broker.coordinator.effects import Notice
     from kohort.broker.coordinator.group import Group as CoordinatedGroup
     from kohort.broker.coordinator.member import Member
+    from kohort.broker.events.delivery.values import Delivery, Open
     from kohort.broker.events.seen import Seen
     from kohort.broker.server import Broker
     from kohort.control.why import History
@@ -41,7 +42,9 @@ MOST_TOLD: Final = 5
 _OF_OFFSETS: Final = frozenset(
     {"offsets_committed", "offsets_deleted", "offsets_expired"}
 )
-_NEVER: Final = frozenset({"heartbeat", "commit_refused", "rebalance_account"})
+_NEVER: Final = frozenset(
+    {"heartbeat", "commit_refused", "rebalance_account", "finding"}
+)
 """Kinds that change no condition."""
 
 
@@ -124,6 +127,9 @@ class Handle(Protocol):
     def history(self) -> History:
         """Its rebalances in words."""
 
+    def peek_delivery(self) -> Delivery:
+        """The account of delivery as of now."""
+
 
 class Condition:
     """A condition of a group.
@@ -203,6 +209,10 @@ async def wait(condition: Awaited, seconds: float | None) -> None:
     wait = _Wait(condition)
     wait.check()
     broker.events.listen(wait.hear, condition.unheard)
+    # What clients fetch is no event.
+    accounting = broker.events.accounting
+    if accounting is not None:
+        accounting.listen(wait.check)
     broker.at_stop.append(wait.stop)
     limit = asyncio.timeout(seconds)
     try:
@@ -214,6 +224,8 @@ async def wait(condition: Awaited, seconds: float | None) -> None:
         raise ConditionTimeout(seconds, condition) from None
     finally:
         broker.events.unlisten(wait.hear)
+        if accounting is not None:
+            accounting.unlisten(wait.check)
         broker.at_stop.remove(wait.stop)
 
 
@@ -235,6 +247,8 @@ class _Wait:
 
     def check(self) -> None:
         """Ends the wait if the condition is met."""
+        if self.met.done():
+            return
         try:
             if self._condition.is_met():
                 self.met.set_result(None)
@@ -413,24 +427,58 @@ class HasLag(Condition):
     """At most a number of records behind the committed offsets: `group_views.lag`.
 
     Not met while the group has neither commits nor partitions to read.
+
+    Args:
+        group: the group.
+        most: records of all partitions together.
+        topics: the topics that count; None: all, but for those that are read to their
+            ends without any commit, while others have one (changelogs).
     """
 
     unheard = _NEVER
 
-    def __init__(self, group: Handle, most: int = 0) -> None:
+    def __init__(
+        self, group: Handle, most: int = 0, topics: Iterable[str] | None = None
+    ) -> None:
         super().__init__(group)
         self._most = most
+        self._topics = None if topics is None else {*topics}
         self._amiss: group_views.Partition | None = None
+        self._committed: set[str] = set()
         self.words = f"has a lag of {most}" + (" or less" if most else "")
+        if self._topics is not None:
+            self.words += f" in {listed(sorted(self._topics))}"
+
+    def _counts(self, topic: str) -> bool:
+        """Returns whether all partitions of a topic count, as far as was seen."""
+        return self._topics is not None or topic in self._committed
+
+    def _lags(self) -> Iterator[tuple[group_views.Partition, group_views.Lag]]:
+        """The partitions that count."""
+        broker, group_id = self.group.broker, self.group.group_id
+        committed = {topic for topic, _ in group_views.committed(broker, group_id)}
+        self._committed = committed
+        for partition, end, lag in group_views.lags(broker, group_id):
+            topic = partition[0]
+            if self._topics is not None:
+                if topic in self._topics:
+                    yield partition, lag
+            elif (
+                topic in committed
+                or not committed
+                or not group_views.is_only_read(broker, group_id, partition, end)
+            ):
+                yield partition, lag
 
     def is_met(self) -> bool:
         """True if the condition holds now."""
         broker, group_id = self.group.broker, self.group.group_id
-        amiss = self._amiss
-        if amiss and group_views.lag_of(broker, group_id, amiss) > self._most:
-            return False
+        if self._amiss is not None:
+            lag = group_views.lag_of(broker, group_id, self._amiss)
+            if lag > self._most and self._counts(self._amiss[0]):
+                return False
         total, is_any = 0, False
-        for partition, _, lag in group_views.lags(broker, group_id):
+        for partition, lag in self._lags():
             total, is_any = total + lag, True
             if total > self._most:
                 self._amiss = partition
@@ -439,12 +487,39 @@ class HasLag(Condition):
 
     def now(self) -> str:
         """The lag, and the group."""
-        lag = group_views.lag(self.group.broker, self.group.group_id)
+        lag = dict(self._lags())
         if not lag:
             return f"it has no partitions; {super().now()}"
-        rows = [f"{topic}-{index} {n}" for (topic, index), n in lag.items() if n]
+        rows = [_behind(partition, n) for partition, n in lag.items() if n]
         text = f"its lag is {sum(lag.values())}"
         return f"{text}: {listed(rows)}; {super().now()}"
+
+
+def _behind(partition: group_views.Partition, lag: group_views.Lag) -> str:
+    name = "{}-{}".format(*partition)
+    if lag.committed is None:
+        return f"{name} {lag} (no commit yet)"
+    return f"{name} {lag} (committed {lag.committed})"
+
+
+class IsSettled(Condition):
+    """No partition waits for its new owner, so the account of delivery is final."""
+
+    unheard = _NEVER
+    words = "has fetched from each partition that moved"
+
+    def is_met(self) -> bool:
+        """True if the condition holds now."""
+        return not self._open
+
+    @property
+    def _open(self) -> tuple[Open, ...]:
+        return self.group.peek_delivery().open
+
+    def now(self) -> str:
+        """The partitions whose owner has not fetched, and the group."""
+        rows = [f"{row.topic}-{row.partition} ({row.owner})" for row in self._open]
+        return f"not yet fetched: {listed(rows)}; {super().now()}"
 
 
 class AllOf(Condition):

@@ -41,6 +41,7 @@ from kohort.control.states import state_named
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.group import Group as CoordinatedGroup
+    from kohort.broker.events.delivery.values import Delivery
     from kohort.broker.server import Broker
     from kohort.broker.shards.shard import Shard
     from kohort.control.why import History
@@ -339,6 +340,9 @@ class Group:
         # Slow to load, and rarely used.
         from kohort.control.why.history import history
 
+        accounting = self.broker.events.accounting
+        if accounting is not None:
+            accounting.tell()
         events = self.broker.events.recent(self.group_id, transactions=True)
         if all(event["group"] != self.group_id for event in events):
             known = self._known()
@@ -425,15 +429,48 @@ class Group:
         return conditions.wait(condition, timeout)
 
     def until_lag(
-        self, lag: int = 0, *, timeout: float | None = PATIENCE_S
+        self,
+        lag: int = 0,
+        *,
+        topics: Iterable[str] | None = None,
+        timeout: float | None = PATIENCE_S,
     ) -> Coroutine[Any, Any, None]:
         """Waits until at most this many records are behind the commits: see `lag`.
 
         Args:
-            lag: of all partitions together.
+            lag: records of all partitions together.
+            topics: the topics that count. None: all that the group reads, but for those
+                that it reads to their ends without any commit while others have one.
             timeout: as for `until`, and so are the errors.
         """
-        return conditions.wait(conditions.HasLag(self, lag), timeout)
+        return conditions.wait(conditions.HasLag(self, lag, topics), timeout)
+
+    async def delivery(self, *, timeout_s: float | None = PATIENCE_S) -> Delivery:
+        """The account of delivery, once each partition that moved was fetched.
+
+        Args:
+            timeout_s: the timeout of `until`; the errors are the same.
+
+        Raises:
+            RuntimeError: the broker does not keep the account.
+        """
+        self.peek_delivery()
+        await conditions.wait(conditions.IsSettled(self), timeout_s)
+        return self.peek_delivery()
+
+    def peek_delivery(self) -> Delivery:
+        """The account of delivery as of now: `Delivery.open` may change it.
+
+        Raises:
+            RuntimeError: the broker does not keep the account.
+        """
+        accounting = self.broker.events.accounting
+        if accounting is None:
+            raise RuntimeError(
+                "the broker does not keep the account of delivery; make it with"
+                " Broker(watch_fetches=True)"
+            )
+        return accounting.delivery(self.group_id)
 
     # -- offsets and partitions
 
@@ -441,10 +478,11 @@ class Group:
         """The committed offsets by (topic, partition)."""
         return group_views.committed(self.broker, self.group_id)
 
-    def lag(self) -> dict[tuple[str, int], int]:
+    def lag(self) -> dict[tuple[str, int], group_views.Lag]:
         """Records behind the committed offset, by (topic, partition).
 
-        It covers the partitions with a committed offset, and all partitions of the
+        Each is a number of records, with `offsets`, the difference of offsets. It
+        covers the partitions with a committed offset, and all partitions of the
         topics that the last generation subscribes to; a partition without a committed
         offset counts from its first record.
         """
@@ -468,13 +506,16 @@ class Group:
 
     @property
     def redelivered(self) -> int:
-        """The number of records sent again after their partition had moved.
+        """The number of records that the group was sent again, or will be.
 
-        The new owner's first Fetch began below the last record sent to the previous
-        owner, because the committed offset was behind. Records that a client fetched
-        ahead and did not process also count.
+        It counts a record that was handled (committed) and sent again, and one that was
+        received, not committed, and sent again: see `Again`. It does not count what a
+        member gave back: it committed as it released the partition, or left after a
+        commit, and had fetched these records ahead. Between a move and the new owner's
+        first Fetch it counts what that owner will be sent again.
 
         Raises:
             RuntimeError: the broker was made without ``watch_fetches=True``.
         """
-        return group_moves.redelivered(self.broker, self.group_id)
+        found = self.peek_delivery()
+        return found.again_certain + found.again_possible

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kohort.broker.coordinator.appends import committed_offsets
 from kohort.broker.events.render import assigned
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from kohort.broker.coordinator.coordinator import Coordinator
     from kohort.broker.coordinator.group import Group
     from kohort.broker.coordinator.member import Member
+    from kohort.broker.events.delivery.partition import PartitionDelivery
+    from kohort.broker.log.partition import Partition as Log
     from kohort.broker.server import Broker
 
 Partition = tuple[str, int]
@@ -52,7 +54,34 @@ def _offsets(broker: Broker, group_id: str) -> Mapping[Partition, OffsetEntry]:
     return committed_offsets(coordinator.appends, coordinator.groups, group_id)
 
 
-def lag(broker: Broker, group_id: str) -> dict[Partition, int]:
+class Lag(int):
+    """Records that are left to read behind a committed offset: a number.
+
+    Attributes:
+        records: the same number, without the markers of transactions, the records of
+            aborted ones (unless the group is known to read them), and compacted
+            offsets.
+        offsets: the log end offset minus the committed one, as Kafka's tools show it.
+        committed: the committed offset; None: none.
+    """
+
+    offsets: int
+    committed: int | None
+
+    def __new__(cls, records: int, offsets: int, committed: int | None) -> Self:
+        """Makes a lag."""
+        made = super().__new__(cls, records)
+        made.offsets = offsets
+        made.committed = committed
+        return made
+
+    @property
+    def records(self) -> int:
+        """The number of records."""
+        return int(self)
+
+
+def lag(broker: Broker, group_id: str) -> dict[Partition, Lag]:
     """Records behind the committed offset, by (topic, partition).
 
     Of the partitions that have a committed offset, and of all partitions of the topics
@@ -63,8 +92,8 @@ def lag(broker: Broker, group_id: str) -> dict[Partition, int]:
     return {partition: behind for partition, _, behind in lags(broker, group_id)}
 
 
-def lags(broker: Broker, group_id: str) -> Iterator[tuple[Partition, int, int]]:
-    """Yields the partitions of `lag`, with their log end offsets and records."""
+def lags(broker: Broker, group_id: str) -> Iterator[tuple[Partition, int, Lag]]:
+    """Yields the partitions of `lag`, with their log end offsets."""
     offsets = committed(broker, group_id)
     group = found(broker, group_id)
     subscribed = () if group is None else group.subscribed_topics() or ()
@@ -74,22 +103,68 @@ def lags(broker: Broker, group_id: str) -> Iterator[tuple[Partition, int, int]]:
         for index, log in enumerate(() if topic is None else topic.partitions):
             partition = name, index
             if partition in offsets or name in subscribed:
-                offset = offsets.get(partition, log.log_start_offset)
-                end = log.log_end_offset
-                yield partition, end, max(0, end - offset)
+                offset = offsets.get(partition)
+                yield (
+                    partition,
+                    log.log_end_offset,
+                    _lag(broker, group_id, partition, log, offset),
+                )
 
 
-def lag_of(broker: Broker, group_id: str, partition: Partition) -> int:
+def _lag(
+    broker: Broker,
+    group_id: str,
+    partition: Partition,
+    log: Log,
+    committed: int | None,
+) -> Lag:
+    end = log.log_end_offset
+    start = log.log_start_offset if committed is None else committed
+    records = 0
+    if start < end:
+        # Loaded by the first use: brokers start sooner.
+        from kohort.broker.log.counting import count_records
+
+        reading = reading_of(broker, group_id, partition)
+        records = count_records(
+            log,
+            max(start, log.log_start_offset),
+            end,
+            committed=reading is None or reading.is_committed is not False,
+        )
+    return Lag(records, max(0, end - start), committed)
+
+
+def reading_of(
+    broker: Broker, group_id: str, partition: Partition
+) -> PartitionDelivery | None:
+    """The account of delivery of a partition; None: unknown."""
+    accounting = broker.events.accounting
+    group = None if accounting is None else accounting.deliveries.groups.get(group_id)
+    return None if group is None else group.partitions.get(partition)
+
+
+def is_only_read(broker: Broker, group_id: str, partition: Partition, end: int) -> bool:
+    """Returns whether a partition is read to its end without any commit.
+
+    True, too, if the broker does not know what is read.
+    """
+    if broker.events.accounting is None:
+        return True
+    reading = reading_of(broker, group_id, partition)
+    passage = None if reading is None else reading.passage
+    return passage is not None and max(passage.position, passage.sent) >= end
+
+
+def lag_of(broker: Broker, group_id: str, partition: Partition) -> Lag:
     """The records of one partition of `lag`; 0 if it does not exist."""
     name, index = partition
     topic = broker.cluster.topics.by_name.get(name)
     if topic is None or index >= len(topic.partitions):
-        return 0
+        return Lag(0, 0, None)
     log = topic.partitions[index]
     offset = committed_offset(broker, group_id, partition)
-    return max(
-        0, log.log_end_offset - (log.log_start_offset if offset is None else offset)
-    )
+    return _lag(broker, group_id, partition, log, offset)
 
 
 def assignment(broker: Broker, group_id: str) -> dict[str, dict[str, list[int]]]:

@@ -36,8 +36,6 @@ EVENT_TYPE: Final[Mapping[str, Any]] = {"type": "struct", "fields": _SCHEMA["fie
 """The type of events, as Spark's JSON has it."""
 WORDS: Final[Mapping[str, Any]] = _SCHEMA["words"]
 """The broker's tables of words: cooperative assignors, causes, outcomes, ..."""
-ADVICE: Final[Mapping[str, Any]] = _SCHEMA["advice"]
-"""The thresholds of rules that findings of `kohort why` have, too."""
 KINDS: Final = frozenset(_SCHEMA["kinds"])
 """The kinds of events that this version knows."""
 

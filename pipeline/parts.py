@@ -19,9 +19,8 @@ MOST: Final = 16
 """Parts of a build: readers open each. With more, all but the largest become one."""
 COPIED: Final = "copied"
 """The folder in a build of the part with copied rows."""
-_OF_ALL_RUNS: Final = frozenset({"gold/settings", "gold/quality"})
-"""Their rows may come from a comparison with another run, or from a build's rules: no
-build takes them over."""
+_OF_ALL_RUNS: Final = frozenset({"gold/quality"})
+"""Their rows come from a build's rules: no build takes them over."""
 
 
 def is_by_run(table: Table) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kohort.control.conditions import PATIENCE_S
@@ -19,6 +19,7 @@ from kohort.control.group import MemberName, MemberRow
 from kohort.testing.waiting import Handle, Waits
 
 if TYPE_CHECKING:
+    from kohort.broker.events.delivery import Delivery
     from kohort.control.group_moves import Move
     from kohort.testing.thread import BrokerThread
 
@@ -69,14 +70,51 @@ def _stable(
 
 
 def _caught_up(
-    group: BrokerGroup, timeout: float = PATIENCE_S
+    group: BrokerGroup,
+    *,
+    topics: Iterable[str] | None = None,
+    timeout: float = PATIENCE_S,
 ) -> Coroutine[Any, Any, object]:
     """Waits until the group has committed all records of its topics: lag 0.
 
+    Args:
+        group: the group.
+        topics: the topics that count; see `BrokerGroup.until_lag`.
+        timeout: seconds of real time.
+
     Raises:
-        ConditionTimeout: the message has the group's recent history.
+        ConditionTimeout: names the partitions that are behind; has the group's recent
+            history.
     """
-    return group.until_lag(0, timeout=timeout)
+    return group.until_lag(0, topics=topics, timeout=timeout)
+
+
+class Delivered(Handle):
+    """The account of delivery of a group: has the attributes of `Delivery`."""
+
+    def __init__(self) -> None:
+        self._found: list[Delivery] = []
+
+    @property
+    def value(self) -> Delivery:
+        """The account.
+
+        Raises:
+            RuntimeError: it was not awaited.
+        """
+        if not self._found:
+            raise RuntimeError("await group.delivery() before you read it")
+        return self._found[0]
+
+    def __getattr__(self, name: str) -> Any:
+        """An attribute of the account."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.value, name)
+
+    def __str__(self) -> str:
+        """One sentence, and a line for each row."""
+        return str(self.value)
 
 
 class Group(Handle):
@@ -123,8 +161,29 @@ class Group(Handle):
         """A handle of a member, for verbs; the member need not exist yet."""
         return GroupMember(self, member)
 
+    def delivery(self, timeout: float = PATIENCE_S) -> Delivered:
+        """The account of delivery: what became of the records that members were sent.
+
+        Waits until each partition that moved was fetched by its new owner, so that no
+        number depends on when it is read.
+
+            delivery = await group.delivery()
+            assert not delivery.again and not delivery.skipped, delivery
+
+        Raises:
+            ConditionTimeout: names the partitions that were not fetched.
+        """
+        __tracebackhide__ = True
+        made = Delivered()
+
+        async def work() -> None:
+            made._found.append(await self._group.delivery(timeout_s=timeout))  # noqa: SLF001 - of this module
+
+        return self._waits.begin(made, work(), "group.delivery(...)")
+
     # -- views
 
+    peek_delivery = _call(BrokerGroup.peek_delivery)
     committed = _call(BrokerGroup.committed)
     lag = _call(BrokerGroup.lag)
     assignment = _call(BrokerGroup.assignment)
@@ -158,10 +217,10 @@ class Group(Handle):
 
     @property
     def redelivered(self) -> int:
-        """The number of records sent again after their partition had moved.
+        """The number of records that the group was sent again, or will be.
 
-        A new owner's first Fetch began below the last record that the previous owner
-        was sent, as the committed offset was behind.
+        Those that were handled, and those that were received and not committed; not
+        those that a member gave back with a commit. See `delivery` for each of them.
         """
         return self._thread.call(lambda: self._group.redelivered)
 

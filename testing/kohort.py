@@ -18,6 +18,7 @@ from kohort.testing.transaction import Transaction
 from kohort.testing.waiting import Handle, Waits
 
 if TYPE_CHECKING:
+    from kohort.broker.events.delivery import Delivery
     from kohort.broker.faults.requests import Recorded
     from kohort.control.http.server import Control
     from kohort.testing.member import ScriptedMember
@@ -263,6 +264,17 @@ class Kohort:
         """The events that the broker remembers: see `kohort.broker.events.schema`."""
         seen = self._thread.read(self.broker.events.seen)
         return [each.event for each in seen]
+
+    def deliveries(self) -> list[Delivery]:
+        """The accounts of delivery of all groups, as of now, by group id."""
+        return self._thread.read(self._deliveries)
+
+    def _deliveries(self) -> list[Delivery]:
+        accounting = self.broker.events.accounting
+        if accounting is None:
+            return []
+        accounting.settle()
+        return [accounting.delivery(g) for g in sorted(accounting.deliveries.groups)]
 
     def close(self) -> None:
         """Kills the processes, and stops the broker; the fixture calls it.

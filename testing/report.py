@@ -1,4 +1,4 @@
-"""The report of a failed test: each group's story, faults that struck, processes."""
+"""The report of a failed test: each group's story, its records, faults, processes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kohort.broker.clock import ns
+
 if TYPE_CHECKING:
     from kohort.testing.kohort import Kohort
     from kohort.testing.processes import Process
 
 STORY_LINES: Final = 40
-"""Lines of a group's story: the latest; the page has all."""
+"""Lines of a group's story, the latest, and of its account of delivery, the first; the
+page has all."""
 OUTPUT_LINES: Final = 50
 """Lines of a process's output: a traceback of a deep framework is as long."""
 NAME_LENGTH: Final = 150
@@ -33,7 +36,8 @@ def sections(kohort: Kohort, test: str, artifacts: Path | None) -> list[Section]
         artifacts: the folder for its timeline page; None for no page.
     """
     events = kohort.events()
-    found = [*_stories(events), *_faults(events)]
+    found = [*_stories(events, _now_ns(kohort)), *_deliveries(kohort)]
+    found += _faults(events)
     for process in kohort.processes:
         found += _output(process)
     if artifacts is not None:
@@ -41,12 +45,26 @@ def sections(kohort: Kohort, test: str, artifacts: Path | None) -> list[Section]
     return found
 
 
-def _stories(events: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
+def _now_ns(kohort: Kohort) -> int | None:
+    """The broker's time; None if it has stopped, at its last event."""
+    broker = kohort.broker
+    return ns(broker.clock.now()) if broker.is_running else None
+
+
+def _stories(
+    events: Sequence[Mapping[str, Any]], now_ns: int | None
+) -> Iterator[Section]:
     from kohort.control.why.history import histories
 
-    now_ns = events[-1]["time_ns"] if events else None
     for group, history in sorted(histories(events, now_ns).items()):
         yield f"kohort why {group}", _end_of(history.text().splitlines(), STORY_LINES)
+
+
+def _deliveries(kohort: Kohort) -> Iterator[Section]:
+    for found in kohort.deliveries():
+        if found.again or found.skipped or found.went_back or found.uncommitted:
+            lines = str(found).splitlines()
+            yield f"kohort delivery {found.group}", _start_of(lines, STORY_LINES)
 
 
 def _faults(events: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
@@ -95,6 +113,12 @@ def file_name(test: str) -> str:
         digest = hashlib.sha256(test.encode()).hexdigest()[:8]
         name = f"{name[:NAME_LENGTH]}-{digest}"
     return f"{name}.html"
+
+
+def _start_of(lines: Sequence[str], most: int) -> str:
+    left = len(lines) - most
+    shown = lines if left <= 0 else [*lines[:most], f"({left} more lines)"]
+    return "\n".join(shown)
 
 
 def _end_of(lines: Sequence[str], most: int) -> str:

@@ -258,8 +258,26 @@ def test_the_members_side_of_the_group_is_pure() -> None:
     [
         ("kohort.broker.events.account", {"kohort.broker.events.words"}),
         (
+            "kohort.broker.events.findings",
+            {
+                f"kohort.broker.events.{name}"
+                for name in ("account", "delivery_words", "words")
+            },
+        ),
+        (
+            "kohort.broker.events.delivery",
+            {
+                f"kohort.broker.events.{name}"
+                for name in ("account", "delivery_words", "seen", "sources")
+            }
+            | {"kohort.broker.coordinator.events"},
+        ),
+        (
             "kohort.control.why",
-            {f"kohort.broker.events.{name}" for name in ("account", "advice", "words")},
+            {
+                f"kohort.broker.events.{name}"
+                for name in ("account", "findings", "words")
+            },
         ),
     ],
 )

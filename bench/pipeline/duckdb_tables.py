@@ -2,7 +2,7 @@
 
 They are `TABLES`: those that cost the pipeline the most, of its 24, in short. DuckDB
 does less than an ingest and a build: it takes each event as it is (no quarantine, no
-copies of events), has no checks but missing numbers, no suggested settings, no other
+copies of events), has no checks but missing numbers, no findings, no other
 numbers of hours and groups, no intervals cut at hours, no lineage, and no report.
 """
 
@@ -89,16 +89,6 @@ TABLES: Final[Mapping[str, str]] = MappingProxyType(
                 SELECT *, unnest(offsets) AS o FROM events
                 WHERE kind IN ('offsets_committed', 'commit_refused')
             )""",
-        "reprocessed": """
-            SELECT * FROM (
-                SELECT run, "group", topic, "partition", time_ns, member_id, "offset",
-                    max("offset") FILTER (error IS NULL) OVER (
-                        PARTITION BY run, "group", topic, "partition"
-                        ORDER BY time_ns, node, sequence
-                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-                    ) - "offset" AS records
-                FROM commits
-            ) WHERE records > 0""",
         "lags": """
             WITH changes AS (
                 SELECT run, "group", time_ns, node, sequence,

@@ -320,6 +320,8 @@ class Coordinator:
         if deadline < member.armed:
             return None
         member.deadline = deadline
+        if group.waits:
+            notices.note_told(group, member_id, now)
         return group.heartbeat_result
 
     def wait_to_join(
@@ -460,6 +462,8 @@ class Coordinator:
                 or event.group_instance_id == member.group_instance_id
             ):
                 deadline = member.deadline = now + member.session_timeout
+                if group.waits:
+                    notices.note_told(group, event.member_id, now)
                 reply = Reply(event.token, group.heartbeat_result)
                 effects: list[Effect] = []
                 if deadline < member.armed:
@@ -468,7 +472,11 @@ class Coordinator:
                 self.appends.after(reply, effects)
                 return effects
         error = self._heartbeat_error(group, event)
-        return [Reply(event.token, HEARTBEAT_RESULTS[error])]
+        reply = Reply(event.token, HEARTBEAT_RESULTS[error])
+        if error == ErrorCode.FENCED_INSTANCE_ID and self.listening:
+            assert group is not None
+            return [notices.member_fenced(group, event), reply]
+        return [reply]
 
     def _heartbeat_of_muted(self, event: Heartbeat, now: float) -> list[Effect]:
         """Handles a heartbeat while members are muted: theirs change nothing.

@@ -76,6 +76,7 @@ class Heartbeat:
     generation_id: int
     member_id: str
     group_instance_id: str | None
+    client: Client | None = None
 
 
 @slotted

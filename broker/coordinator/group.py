@@ -73,6 +73,8 @@ class Group:
             For listeners.
         waits: by member id, the members that this join phase waits for; once a wait
             is over, its end and whether the member rejoined. For listeners.
+        told: by member id, when a heartbeat of a member that the group waits for was
+            first answered REBALANCE_IN_PROGRESS. For listeners.
         committed: see `offsets`.
         expire_ms: the expiry of an offset, if its commit set one.
         pending: offsets of open transactions; see `kohort.broker.coordinator.pending`.
@@ -112,6 +114,7 @@ class Group:
         "static_members",
         "support",
         "sync_deadline",
+        "told",
         "waits",
         "window_ms",
     )
@@ -140,6 +143,7 @@ class Group:
         self.started = self.completed = now
         self.join_fields: tuple[Join | None, str, dict[str, object]] = None, "", {}
         self.waits: dict[str, tuple[float, bool] | None] = {}
+        self.told: dict[str, float] = {}
         self.join_deadline: float | None = None
         self.sync_deadline: float | None = None
         self.rest: float | None = None

@@ -236,6 +236,13 @@ def leader_chosen(turn: Turn, group: Group, cause: str, previous: str | None) ->
         _add(turn, "leader_chosen", group, who, cause=cause, previous_leader=previous)
 
 
+def member_fenced(group: Group, event: Heartbeat) -> Notice:
+    """A heartbeat was refused: another process has the member's instance id."""
+    who = Who(event.member_id, event.group_instance_id, event.client)
+    fields = {"error": ErrorCode.FENCED_INSTANCE_ID.name}
+    return Notice("member_fenced", group.group_id, group.generation_id, who, fields)
+
+
 def heartbeat(group: Group | None, event: Heartbeat, code: int) -> Notice:
     """A heartbeat was answered with an error code."""
     who = Who(event.member_id or None, event.group_instance_id)
@@ -270,6 +277,7 @@ def rebalance_started(turn: Turn, group: Group, cause: Cause) -> None:
     members = [member.member_id for member in group.ordered()]
     group.started = turn.now
     group.waits = {}
+    group.told = {}
     if group.state is not EMPTY:
         for member in group.ordered():
             if member.join_token is None:
@@ -305,6 +313,12 @@ def note_arrival(group: Group, member_id: str, now: float) -> None:
         group.waits[member_id] = (now, True)
 
 
+def note_told(group: Group, member_id: str, now: float) -> None:
+    """A member that the join phase waits for learns of the rebalance by a heartbeat."""
+    if group.waits.get(member_id, _NO_WAIT) is None:
+        group.told.setdefault(member_id, now)
+
+
 def window_opened(turn: Turn, group: Group, cause: str) -> None:
     """An initial window opened; a window of no length makes no notice."""
     if group.window_ms:
@@ -328,6 +342,7 @@ def join_completed(
     if not turn.listening:
         return
     waits, group.waits = group.waits, {}
+    told, group.told = group.told, {}
     after = group.rows
     _add(
         turn,
@@ -340,6 +355,7 @@ def join_completed(
         after=after,
         started=group.started,
         waits=waits,
+        told=told,
         protocol=group.protocol_name,
         leader=group.leader if after else None,
     )
@@ -510,8 +526,14 @@ def pending_stored(
     *,
     is_new: bool,
 ) -> list[Effect]:
-    """Pending offsets were stored; they are no event before they count."""
+    """Pending offsets were stored; they are no event before they count.
+
+    Unless nobody could check their sender: the group has members, and it named none.
+    """
     made = _made(group) if is_new else []
+    if group.members and event.generation_id < 0 and not event.member_id:
+        fields: dict[str, object] = {"producer_id": event.producer_id}
+        made.append(_commit("offsets_unchecked", group, event, fields, 0))
     return made + _refused_in_part(group, event, codes)
 
 

@@ -25,6 +25,7 @@ from kohort.broker.events import SCHEMA_VERSION
 from kohort.broker.events.open_transactions import KINDS as TRANSACTION_KINDS
 from kohort.broker.events.remembered import (
     APART,
+    CLOCK,
     FREE_ROWS,
     FREQUENT,
     REMEMBERED,
@@ -35,14 +36,11 @@ from kohort.broker.events.seen import Seen, Source
 from kohort.broker.long_work import soon
 
 if TYPE_CHECKING:
-    from kohort.broker.events.accounting import Accounting, LogEnd
+    from kohort.broker.events.accounting import Accounting
+    from kohort.broker.events.sources import Sources
     from kohort.broker.events.types import Event
 
 Listener = Callable[[Seen], object]
-
-
-def _unknown(_topic: str, _partition: int, _time_ns: int) -> int | None:
-    return None
 
 
 class Reader:
@@ -272,7 +270,6 @@ class Events:
         wall_ns: see `wall`.
         remembered: the latest events, and older ones of groups, with their times.
         listeners: see `listen`.
-        log_end: `Cluster.log_end`; nothing is known before the start.
     """
 
     def __init__(
@@ -288,17 +285,17 @@ class Events:
         self.heartbeats = False
         self.wall_ns = wall
         self.remembered = Remembered(remembered)
-        self.log_end: LogEnd = _unknown
         self._nodes: dict[int, NodeEvents] = {}
         self._accounting: Accounting | None = None
         self._account_readers = 0
+        self._sources: Sources | None = None
         # Replaced, never changed: a reader may leave while a loop calls the others.
         self.listeners: tuple[tuple[Listener, AbstractSet[str]], ...] = ()
 
     # -- accounts of rebalances
 
     def hold_accounts(self) -> None:
-        """Publishes ``rebalance_account`` from now on, for remembered events, too.
+        """Publishes accounts and findings from now on, of remembered events, too.
 
         On the running loop; each call needs a `release_accounts`.
         """
@@ -306,12 +303,33 @@ class Events:
         if self._accounting is None:
             from kohort.broker.events.accounting import UNHEARD, Accounting
 
-            self._accounting = Accounting(self._publish_of, soon, self._end_of_log)
+            later = asyncio.get_running_loop().call_later
+            self._accounting = Accounting(self._publish_of, soon, later, self._sources)
             self._accounting.catch_up([*self.older(()), *self.remembered.latest])
             self.listen(self._accounting.add, UNHEARD)
+            self._watch()
+
+    def watch(self, sources: Sources) -> None:
+        """Gives the accounts what events do not have, at a start of the broker."""
+        self._sources = sources
+        if self._accounting is not None:
+            self._accounting.sources = sources
+            self._watch()
+
+    def _watch(self) -> None:
+        if self._sources is not None:
+            add = None if self._accounting is None else self._accounting.note
+            watch = self._sources.watch(add)
+            if self._accounting is not None:
+                self._accounting.watch = watch
+
+    @property
+    def accounting(self) -> Accounting | None:
+        """The accounts of the stream; None while nobody reads them."""
+        return self._accounting
 
     def finish_accounts(self) -> None:
-        """Publishes the accounts of everything that has happened, at once."""
+        """Publishes accounts and findings of all that has happened, at once."""
         if self._accounting is not None:
             self._accounting.finish()
 
@@ -327,17 +345,14 @@ class Events:
             self.unlisten(self._accounting.add)
             self._accounting.close()
             self._accounting = None
+            self._watch()
 
     def _publish_of(self, run: str, node: int, notice: Notice, now: float) -> None:
         if run == self.run:
             latest = self.remembered.latest
-            # Later commits do not matter: they change no account.
+            # Later commits do not matter: they change nothing here.
             time = max(now, latest[-1].time) if latest else now
             self.of(node).publish(notice, time)
-
-    def _end_of_log(self, topic: str, partition: int, time_ns: int) -> int | None:
-        # The broker replaces `log_end` when it starts again.
-        return self.log_end(topic, partition, time_ns)
 
     def begin(self, run: str) -> None:
         """Begins a run, at a start of the broker: all nodes count from 1 again."""
@@ -363,7 +378,8 @@ class Events:
             size: number of events that may wait to be read; if more arrive, the oldest
                 are dropped, and an `events_lost` says which.
             past: whether to begin with the remembered events.
-            accounts: whether to publish ``rebalance_account`` while reading.
+            accounts: whether to publish ``rebalance_account`` and ``finding`` while
+                reading.
 
         Returns:
             A reader; close it in the end.
@@ -408,7 +424,8 @@ class Events:
         """Returns the remembered events, oldest first.
 
         Args:
-            group: a group's id: the events of that group, which go back further. The
+            group: a group's id: the events of that group, which go back further, and
+                the advances of the clock. The
                 older ones lack the frequent kinds (heartbeats, accepted commits), so
                 the sequence numbers have gaps. None: the latest events of all
                 groups, without gaps.
@@ -425,7 +442,7 @@ class Events:
         latest: Iterable[Seen] = self.remembered.latest
         if group is None:
             return [*latest]
-        kinds = TRANSACTION_KINDS if transactions else ()
+        kinds = {CLOCK, *(TRANSACTION_KINDS if transactions else ())}
         latest = [
             seen
             for seen in latest

@@ -15,11 +15,14 @@ from kohort.broker.events.seen import Seen
 
 DETAILS: Final = frozenset(
     {
+        "clock_advanced",
         "commit_refused",
         "fault_struck",
+        "finding",
         "group_state",
         "heartbeat",
         "leader_chosen",
+        "member_fenced",
         "member_disconnected",
         "member_id_given",
         "member_joined",
@@ -27,6 +30,7 @@ DETAILS: Final = frozenset(
         "node_started",
         "node_stopped",
         "offsets_committed",
+        "offsets_unchecked",
         "partitions_changed",
         "rebalance_account",
         "shard_loaded",
@@ -36,7 +40,7 @@ DETAILS: Final = frozenset(
         "unread_account",
     }
 )
-"""Kinds that occur per member, request, transaction, shard, or node."""
+"""Kinds that occur per member, request, transaction, shard, node, or step of a test."""
 
 unheard: set[str] = set()
 """Kinds that are not logged at the current level."""

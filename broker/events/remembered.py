@@ -29,7 +29,10 @@ FREQUENT: Final = frozenset({"heartbeat", "offsets_committed"})
 _MANY: Final = "fault_struck"
 """The other kind that every request may make; it is remembered for explanations."""
 
-APART: Final = FREQUENT | {_MANY} | open_transactions.KINDS
+CLOCK: Final = "clock_advanced"
+"""A kind of no group that explanations of every group need."""
+
+APART: Final = FREQUENT | {_MANY, CLOCK} | open_transactions.KINDS
 """Kinds that are not simply remembered with the latest of their group."""
 
 _TRANSACTIONS: Final = 8
@@ -41,6 +44,9 @@ event, so only events with more rows are tracked."""
 
 _ROOM: Final = 7 / 8
 """Share of the groups' events that remains after `tidy` has removed some."""
+
+_ADVANCES: Final = 1_000
+"""Advances of the clock that are remembered: a test that steps it makes hundreds."""
 
 _FEW: Final = 50
 """Events of a group that are worth keeping together: a rebalance of 20 members."""
@@ -59,6 +65,7 @@ class Remembered:
             there are more, the groups with the most lose their oldest events, so that
             a busy group does not push out the events of a quiet one.
         transactions: events of transactions that are open or did not end well.
+        clock: the latest advances of the clock.
         mask: `tidy` is due when a sequence number has none of these bits.
     """
 
@@ -68,6 +75,7 @@ class Remembered:
         "_size",
         "_struck",
         "by_group",
+        "clock",
         "latest",
         "mask",
         "transactions",
@@ -77,6 +85,7 @@ class Remembered:
         self.latest: deque[Seen] = deque(maxlen=size)
         self.by_group: dict[str, deque[Seen]] = {}
         self.transactions = OpenTransactions(max(1, size // _TRANSACTIONS))
+        self.clock: deque[Seen] = deque(maxlen=min(size, _ADVANCES))
         self.mask = 255 if size >= REMEMBERED else 0
         self._size = size
         # Groups that may remember strikes of faults.
@@ -96,6 +105,8 @@ class Remembered:
         group_id = seen.notice.group_id
         if seen.notice.kind in open_transactions.KINDS:
             self.transactions.add(seen)
+        elif seen.notice.kind == CLOCK:
+            self.clock.append(seen)
         elif group_id is not None and seen.notice.kind == _MANY:
             self._struck.add(group_id)
             self.of(group_id).append(seen)
@@ -105,7 +116,7 @@ class Remembered:
     ) -> list[Seen]:
         """Events of groups (none: all groups) that are older than `latest`.
 
-        One group's in order, several groups' by the clock.
+        One group's in order, several groups' by the clock, with advances of the clock.
 
         Args:
             groups: their ids.
@@ -113,6 +124,7 @@ class Remembered:
         """
         by_group = self.by_group
         kept: list[Iterable[Seen]] = [by_group.get(g, ()) for g in groups or by_group]
+        kept.append(self.clock)
         if transactions:
             kept.append(sorted(self.transactions.all(), key=_when))
         latest = set(map(id, self.latest))

@@ -113,15 +113,17 @@ def _deleted(fields: Fields, _: float) -> Fields:
 
 
 def _join_completed(fields: Fields, time: float) -> Fields:
-    """Raw: ``before``, ``after``, ``started`` and ``waits``.
+    """Raw: ``before``, ``after``, ``started``, ``waits`` and ``told``.
 
     The first two are rows that begin with a member's id. ``waits`` has, by member id,
     when the wait ended and whether the member joined; None if it lasted to the end.
+    ``told`` has when members learned of the rebalance.
     """
     now, started = ns(time), ns(fields["started"])
     before = [row[0] for row in fields["before"]]
     after = [row[0] for row in fields["after"]]
     known, current = set(before), set(after)
+    told = fields["told"]
     return {
         "cause": fields["cause"],
         "members": after,
@@ -132,6 +134,7 @@ def _join_completed(fields: Fields, time: float) -> Fields:
                 "member_id": member_id,
                 "waited_ns": (now if end is None else ns(end[0])) - started,
                 "came": end is not None and end[1],
+                "told_ns": ns(told[member_id]) - started if member_id in told else None,
             }
             for member_id, end in fields["waits"].items()
         ],
@@ -160,6 +163,16 @@ def _silent(fields: Fields, time: float) -> Fields:
     made = dict(fields)
     made["silent_ns"] = max(0, ns(time) - ns(made.pop("heard")))
     return made
+
+
+def _session_ended(fields: Fields, time: float) -> Fields:
+    """Raw: as for `_silent`; the driver adds the state of the member's connections."""
+    return {"is_connected": None, "is_active": None, **_silent(fields, time)}
+
+
+def _left(fields: Fields, _: float) -> Fields:
+    """Raw: the driver adds the name of the client's library."""
+    return {"software": None, **fields}
 
 
 def _joined(fields: Fields, _: float) -> Fields:
@@ -227,9 +240,10 @@ _MAKE: Mapping[str, Callable[[Fields, float], Fields]] = {
     "assignment_made": _assignment_made,
     "commit_refused": _committed,
     "join_completed": _join_completed,
-    "member_expired": _silent,
+    "member_expired": _session_ended,
     "member_joined": _joined,
     "member_kicked": _silent,
+    "member_left": _left,
     "member_replaced": _replaced,
     "member_synced": _member_synced,
     "offsets_committed": _committed,

@@ -19,6 +19,8 @@ from kohort.broker.events.fields import Field, Kind, always
 from kohort.broker.events.kinds import (
     account,
     broker,
+    delivery,
+    findings,
     members,
     offsets,
     rebalances,
@@ -71,7 +73,13 @@ COMMON = (
 )
 
 ROWS: Mapping[str, tuple[Field, ...]] = MappingProxyType(
-    {**rebalances.ROWS, **account.ROWS, **offsets.ROWS}
+    {
+        **rebalances.ROWS,
+        **account.ROWS,
+        **offsets.ROWS,
+        **delivery.ROWS,
+        **findings.ROWS,
+    }
 )
 """Elements of list fields, by the name of their type."""
 
@@ -79,7 +87,9 @@ KINDS: tuple[Kind, ...] = (
     *members.KINDS,
     *rebalances.KINDS,
     *account.KINDS,
+    *findings.KINDS,
     *offsets.KINDS,
+    *delivery.KINDS,
     *transactions.KINDS,
     *broker.KINDS,
 )

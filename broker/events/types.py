@@ -16,6 +16,7 @@ class WaitRow(TypedDict):
     member_id: str
     waited_ns: int
     came: bool
+    told_ns: NotRequired[int | None]
 
 
 class PartRow(TypedDict):
@@ -138,6 +139,64 @@ class OffsetRow(TypedDict):
     end_offset: NotRequired[int | None]
 
 
+class AgainRow(TypedDict):
+    topic: str
+    partition: int
+    first: int
+    end: int
+    records: int
+    is_certain: bool
+    previous_reader: NotRequired[str | None]
+    reader: str
+    reason_again: Literal[
+        "rebalance",
+        "seek",
+        "out_of_range",
+        "went_back",
+        "commit_refused",
+        "offset_deleted",
+        "admin",
+        "left",
+        "removed",
+        "expired",
+        "kicked",
+        "commanded",
+        "replaced",
+        "unseen",
+    ]
+
+
+class SkipRow(TypedDict):
+    topic: str
+    partition: int
+    first: int
+    end: int
+    records: int
+    reader: str
+    reason_skipped: Literal[
+        "reset",
+        "out_of_range",
+        "deleted",
+        "commit_ahead",
+        "found_late",
+        "seek",
+    ]
+
+
+class RewindRow(TypedDict):
+    topic: str
+    partition: int
+    offset: int
+    previous_offset: int
+
+
+class EvidenceRow(TypedDict):
+    time_ns: int
+    text: str
+    sequence: NotRequired[int | None]
+    generation: NotRequired[int | None]
+
+
 class Common(TypedDict):
     schema: int
     run: str
@@ -201,6 +260,7 @@ class MemberLeft(Common):
         "removed",
     ]
     was_pending: bool
+    software: NotRequired[str | None]
 
 
 class MemberExpired(Common):
@@ -210,6 +270,8 @@ class MemberExpired(Common):
         "commanded",
     ]
     silent_ns: NotRequired[int | None]
+    is_connected: NotRequired[bool | None]
+    is_active: NotRequired[bool | None]
 
 
 class MemberKicked(Common):
@@ -234,6 +296,12 @@ class MemberReplaced(Common):
     rebalance_timeout_ms: int
     protocols: list[str]
     topics: NotRequired[list[str] | None]
+
+
+class MemberFenced(Common):
+    kind: Literal["member_fenced"]
+    cause: NotRequired[None]
+    error: str
 
 
 class MemberDisconnected(Common):
@@ -459,6 +527,30 @@ class UnreadAccount(Common):
     unread_empty_ns: int
 
 
+class Finding(Common):
+    kind: Literal["finding"]
+    cause: NotRequired[None]
+    finding: str
+    revision: int
+    code: str
+    title: str
+    advice: str
+    is_sure: bool
+    is_withdrawn: bool
+    members: list[str]
+    evidence: list[EvidenceRow]
+    evidence_count: int
+    since_ns: int
+    until_ns: int
+    unread_ns: int
+    paused_ns: int
+    records: int
+    setting: NotRequired[str | None]
+    current: NotRequired[str | None]
+    suggested: NotRequired[str | None]
+    saving_ns: NotRequired[int | None]
+
+
 class OffsetsCommitted(Common):
     kind: Literal["offsets_committed"]
     cause: NotRequired[None]
@@ -472,6 +564,12 @@ class CommitRefused(Common):
     error: str
     offsets: list[OffsetRow]
     producer_id: NotRequired[int | None]
+
+
+class OffsetsUnchecked(Common):
+    kind: Literal["offsets_unchecked"]
+    cause: NotRequired[None]
+    producer_id: int
 
 
 class OffsetsExpired(Common):
@@ -498,6 +596,29 @@ class AppendFailed(Common):
     error: str
     size_bytes: int
     max_bytes: int
+
+
+class DeliveryAccount(Common):
+    kind: Literal["delivery_account"]
+    cause: NotRequired[None]
+    received: int
+    again_certain: int
+    again_possible: int
+    skipped: int
+    uncommitted: int
+    again: list[AgainRow]
+    skips: list[SkipRow]
+    words: str
+
+
+class OffsetsWentBack(Common):
+    kind: Literal["offsets_went_back"]
+    cause: Literal[
+        "commit",
+        "transaction",
+        "admin",
+    ]
+    rewinds: list[RewindRow]
 
 
 class TransactionState(Common):
@@ -624,6 +745,13 @@ class FaultStruck(Common):
     error: NotRequired[str | None]
 
 
+class ClockAdvanced(Common):
+    kind: Literal["clock_advanced"]
+    cause: NotRequired[None]
+    until_ns: int
+    credits_heartbeats: bool
+
+
 class NodeStarted(Common):
     kind: Literal["node_started"]
     cause: NotRequired[None]
@@ -650,6 +778,7 @@ EventKind: TypeAlias = Literal[
     "member_expired",
     "member_kicked",
     "member_replaced",
+    "member_fenced",
     "member_disconnected",
     "commanded",
     "leader_chosen",
@@ -663,11 +792,15 @@ EventKind: TypeAlias = Literal[
     "partitions_changed",
     "rebalance_account",
     "unread_account",
+    "finding",
     "offsets_committed",
     "commit_refused",
+    "offsets_unchecked",
     "offsets_expired",
     "offsets_deleted",
     "append_failed",
+    "delivery_account",
+    "offsets_went_back",
     "transaction_state",
     "transaction_fenced",
     "transaction_ended_in_partition",
@@ -675,6 +808,7 @@ EventKind: TypeAlias = Literal[
     "shard_loaded",
     "shard_unloaded",
     "fault_struck",
+    "clock_advanced",
     "node_started",
     "node_stopped",
     "events_lost",
@@ -690,6 +824,7 @@ Event: TypeAlias = (
     | MemberExpired
     | MemberKicked
     | MemberReplaced
+    | MemberFenced
     | MemberDisconnected
     | Commanded
     | LeaderChosen
@@ -703,11 +838,15 @@ Event: TypeAlias = (
     | PartitionsChanged
     | RebalanceAccount
     | UnreadAccount
+    | Finding
     | OffsetsCommitted
     | CommitRefused
+    | OffsetsUnchecked
     | OffsetsExpired
     | OffsetsDeleted
     | AppendFailed
+    | DeliveryAccount
+    | OffsetsWentBack
     | TransactionState
     | TransactionFenced
     | TransactionEndedInPartition
@@ -715,6 +854,7 @@ Event: TypeAlias = (
     | ShardLoaded
     | ShardUnloaded
     | FaultStruck
+    | ClockAdvanced
     | NodeStarted
     | NodeStopped
     | EventsLost

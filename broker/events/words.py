@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from kohort.broker.events.delivery_words import REASONS, SKIP_REASONS, WENT_BACK
+
 Words = Mapping[str, str]
 """Values of a field, with their meanings."""
 
@@ -237,6 +239,9 @@ _SHARED: Final[Mapping[str, Words]] = MappingProxyType(
         "unread_causes": UNREAD_CAUSES,
         "transaction_states": TRANSACTION_STATES,
         "transaction_ends": TRANSACTION_ENDS,
+        "again_reasons": REASONS,
+        "skip_reasons": SKIP_REASONS,
+        "went_back": WENT_BACK,
     }
 )
 

@@ -6,7 +6,9 @@ brings it to ``min_bytes``, or by its timer.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from kohort.broker.clock import Timer
 from kohort.broker.cluster.cluster import Cluster
@@ -35,6 +37,9 @@ from kohort.protocol.apis.leader_hints import LeaderIdAndEpoch
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import ZERO_UUID
 from kohort.protocol.slotted import replace
+
+if TYPE_CHECKING:
+    from kohort.broker.fetch_watch import Fetcher
 
 _READ_COMMITTED = 1
 _FROM_FOLLOWERS = 11
@@ -90,6 +95,8 @@ def handle(request: Request) -> Work:
         fetch = _Fetch(
             request, list(found.partitions.values()), found, is_incremental=True
         )
+    if node.cluster.fetch_watch is not None:
+        fetch.note(asked.values())
     yield from fetch.run()
 
 
@@ -201,6 +208,25 @@ class _Fetch:
         self._max_bytes: int = min(request.message.max_bytes, limit)
         self.min_bytes: int = min(request.message.min_bytes, self._max_bytes)
         self.size = 0
+
+    def note(self, named: Iterable[FetchedPartition]) -> None:
+        """Notes the positions that the request names, for the account of delivery."""
+        watch = self._request.node.cluster.fetch_watch
+        assert watch is not None
+        watch.asked(
+            cast("Fetcher", self._request.peer),
+            self._found(named),
+            partial(self._found, self._partitions),
+            committed=self.committed,
+        )
+
+    def _found(
+        self, wanted: Iterable[FetchedPartition]
+    ) -> Iterator[tuple[Partition, int]]:
+        for each in wanted:
+            partition = self.find(each)
+            if isinstance(partition, Partition):
+                yield partition, each.fetch_offset
 
     def run(self) -> Work:
         """Answers, or parks the request."""
@@ -382,9 +408,10 @@ class _Fetch:
                     continue
             size += result.size_in_bytes
             left = max(left - result.size_in_bytes, 0)
-            if watch is not None and not result.error_code:
-                client = self._request.client
-                yield from watch.sent(client, partition, offset, result)
+            if watch is not None:
+                yield from watch.sent(
+                    cast("Fetcher", self._request.peer), partition, offset, result
+                )
             row = self._row(partition, wanted, result)
             answer.add(wanted, row, result.size_in_bytes)
         yield from answer.add_absent()

@@ -43,6 +43,7 @@ def handle(request: Request) -> None:
             message.generation_id,
             message.member_id,
             message.group_instance_id,
+            request.client,
         )
     )
 

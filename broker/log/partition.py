@@ -63,6 +63,7 @@ class Partition:
     __slots__ = (
         "_config",
         "_first_kept",
+        "_has_gaps",
         "_is_failing",
         "appended_bytes",
         "epochs",
@@ -93,6 +94,7 @@ class Partition:
         self.epochs = found.epochs
         self.producers = found.producers
         self._first_kept = self._first_batch()
+        self._has_gaps = found.log_end_offset > 0
         self.is_closed = False
         self.appended_bytes = 0
         self.woken = 0
@@ -123,6 +125,11 @@ class Partition:
         # Deleted batches do not count, whether their transaction has ended or not.
         first = self.producers.first_open(self.log_end_offset)
         return max(first, self._first_kept)
+
+    @property
+    def has_gaps(self) -> bool:
+        """True if some offsets may have no record: markers, or compacted records."""
+        return self._has_gaps or self.store.replacements > 0
 
     @property
     def leader_epoch(self) -> int:
@@ -390,6 +397,7 @@ class Partition:
 
     def _ended(self, end: EndMarker, offset: int, timestamp: int) -> None:
         """Notes the marker at an offset."""
+        self._has_gaps = True
         producer_id = end.producer_id
         first = self.producers.ended(
             producer_id, end.producer_epoch, end.coordinator_epoch, timestamp

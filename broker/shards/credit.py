@@ -16,6 +16,13 @@ class Sender(Protocol):
     def client(self) -> Client:
         """The sender of its latest request."""
 
+    software_name: str
+    """The name of its library (KIP-511); empty if unknown."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if a request of the client waits for its answer."""
+
     @property
     def is_heard(self) -> bool:
         """True if the client can send requests, and the broker handles them."""
@@ -32,13 +39,15 @@ class Credit:
             infinity without one, or if it credits no heartbeats.
     """
 
-    __slots__ = ("_clients", "_open", "until")
+    __slots__ = ("_clients", "_open", "_waiting", "until")
 
     def __init__(self, open_connections: Mapping[int, Sender]) -> None:
         self.until = -math.inf
         self._open = open_connections
         # (client id, host) of connected clients; None: `look` again if needed.
         self._clients: set[tuple[str, str]] | None = None
+        # The same of those with a request that waits.
+        self._waiting: set[tuple[str, str]] | None = None
 
     @property
     def is_given(self) -> bool:
@@ -46,8 +55,8 @@ class Credit:
         return self.until != -math.inf
 
     def look(self) -> None:
-        """Makes the next `is_live` use the connections open by then."""
-        self._clients = None
+        """Makes the next question about clients use the connections open by then."""
+        self._clients = self._waiting = None
 
     def is_live(self, client: Client) -> bool:
         """Returns whether a member's client is connected.
@@ -65,3 +74,19 @@ class Credit:
             heard = (each.client for each in self._open.values() if each.is_heard)
             self._clients = {each[:2] for each in heard}
         return client[:2] in self._clients
+
+    def software(self, client: Client) -> str | None:
+        """The name of a member's client library; None if it has not said it."""
+        found = self._open.get(client.connection or 0)
+        return None if found is None else found.software_name or None
+
+    def is_waiting(self, client: Client) -> bool:
+        """Returns whether a request of a member's client waits for its answer.
+
+        It looks at all connections with its client id and host, as they were after the
+        last `look`. Consumers have others for their fetches than for their group.
+        """
+        if self._waiting is None:
+            waiting = (each.client for each in self._open.values() if each.is_waiting)
+            self._waiting = {each[:2] for each in waiting}
+        return client[:2] in self._waiting

@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, Timer
@@ -53,6 +53,12 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError
 
 log = telemetry.Logger("groups")
+
+_GONE: Final = frozenset({"member_expired", "member_left"})
+
+MOST_ALIKE: Final = 500
+"""Members of a group that are compared with one whose session expires: 20 us. If all
+sessions of a group expire together, it is half that per member."""
 
 
 class Waiter(Protocol):
@@ -256,6 +262,8 @@ class GroupDriver:
                 token, result = effect
                 token.answer(result)  # type: ignore[attr-defined]
             elif type(effect) is Notice:
+                if effect[0] in _GONE:
+                    self._look_at_connections(effect)
                 publish(effect, now)
                 if effect[0] == "offsets_expired":
                     self._expired += len(effect[4]["expired"])
@@ -265,6 +273,31 @@ class GroupDriver:
             self._report_refused()
         if self._batches and not self._is_lingering:
             self._write()
+
+    def _look_at_connections(self, expired: Notice) -> None:
+        """Adds to a session's end whether its client is still connected, and active.
+
+        To a departure it adds the name of the client's library.
+
+        Which of several members that look the same is active is unknown.
+        """
+        who = expired.who
+        group = self.coordinator.groups.get(expired.group_id or "")
+        if who is None or who.client is None or group is None:
+            return
+        fields = cast("dict[str, object]", expired.fields)
+        if expired.kind == "member_left":
+            fields["software"] = self._credit.software(who.client)
+            return
+        fields["is_connected"] = self._credit.is_live(who.client)
+        if len(group.members) > MOST_ALIKE:
+            return
+        name = who.client[:2]
+        alike = [m.client for m in group.members.values() if m.client[:2] == name]
+        if who.client in alike:  # the connection is that of a later member now
+            fields["is_connected"] = None
+        if not alike:
+            fields["is_active"] = self._credit.is_waiting(who.client)
 
     def _answer_alike(self, replies: Replies) -> None:
         if self._refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -174,6 +175,43 @@ def limit(remote: Remote, *, name: str, max_size: str) -> None:
     if most is not None:
         has = f"a limit of {counted(most, 'member')}"
     click.echo(f"group {name} has {has}; {_now(found)}")
+
+
+@command_of(group)
+@_group
+@click.option("--peek", is_flag=True, help="Does not wait for new owners to fetch.")
+@click.option(
+    "--check", is_flag=True, help="Exits with 1 if a record was sent again or skipped."
+)
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), default=10.0, help="Seconds to wait."
+)
+@json_option
+@examples("kohort group delivery billing", "kohort group delivery billing --check")
+def delivery(
+    remote: Remote, *, name: str, peek: bool, check: bool, timeout: float, as_json: bool
+) -> None:
+    """Shows what became of the records that a group was sent.
+
+    There is a line for each range of records that was sent again or skipped, and for
+    each commit below the committed offset. "handled before" is certain: an offset above
+    the record was committed before it was sent again. "perhaps handled before" is
+    possible: a reader had received the record, and had not committed it.
+
+    It waits until each partition that moved was fetched by its new owner.
+    """
+    from kohort.control.commands.group_printing import show_delivery
+    from kohort.control.tables import show_json
+
+    query = {"peek": str(peek).lower(), "timeout": str(timeout)}
+    path = "v1", "groups", name, "delivery"
+    found = remote.get(*path, query=query, timeout_s=timeout + MARGIN_S)
+    if as_json:
+        show_json(found)
+    else:
+        show_delivery(found)
+    if check and (found["again"] or found["skipped"]):
+        sys.exit(1)
 
 
 @command_of(group)

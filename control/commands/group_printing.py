@@ -1,11 +1,13 @@
-"""A group and its members in the terminal, for ``kohort group show``."""
+"""A group in the terminal: its members, and its account of delivery."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import RenderableType
 
+from kohort.broker.events.delivery_words import REASONS, SKIP_REASONS, WENT_BACK
 from kohort.control.tables import show, table
 from kohort.control.terminal import printable, ranges
 
@@ -60,3 +62,48 @@ def _now(member: dict[str, Any], leader: str | None) -> str | None:
 
 def _partitions(assignment: dict[str, list[int]]) -> str | None:
     return " ".join(f"{t} {ranges(p)}" for t, p in assignment.items()) or None
+
+
+def show_delivery(found: dict[str, Any]) -> None:
+    """Prints the response of ``GET /v1/groups/GROUP/delivery``."""
+    parts: list[RenderableType] = [
+        f"group {printable(found['group'])}: {found['words']}"
+    ]
+    rows = [*_delivery_rows(found)]
+    if rows:
+        columns = ("partition", "offsets", "records", "what", "first", "reader", "why")
+        parts += ["", table(columns, rows, {"records"})]
+    parts += [
+        f"{printable(name)}: complete from offset {offset} on"
+        for name, offset in found["complete_from"].items()
+    ]
+    show(*parts)
+
+
+def _delivery_rows(found: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    def row(each: dict[str, Any], what: str, why: str) -> tuple[object, ...]:
+        first = each.get("first_reader") or None
+        reader = each["reader"] or None
+        offsets = f"{each['first']}-{each['end'] - 1}"
+        return _name(each), offsets, each["records"], what, first, reader, why
+
+    for each in found["again"]:
+        when = "will be sent again" if each["is_due"] else "sent again"
+        grade = "handled before" if each["is_certain"] else "perhaps handled before"
+        reason = each["reason"]
+        yield row(each, f"{when}, {grade}", REASONS.get(reason, reason))
+    for each in found["skipped"]:
+        reason = each["reason"]
+        yield row(each, "skipped", SKIP_REASONS.get(reason, reason))
+    for each in found["went_back"]:
+        offsets = f"{each['previous']} to {each['offset']}"
+        who = each["member_id"] or each["client_id"] or None
+        what, why = "offset went back", WENT_BACK[each["reason"]]
+        yield _name(each), offsets, None, what, None, who, why
+    for each in found["open"]:
+        what = "not fetched since it moved"
+        yield _name(each), None, each["records"], what, None, each["owner"], None
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['topic']}-{row['partition']}"

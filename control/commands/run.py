@@ -77,7 +77,7 @@ def run(
         config = load_config(file, (*sets, f"{INITIAL_DELAY}=0"))
     raise_descriptors()
     token = os.environ.get("KOHORT_HTTP_TOKEN")
-    broker = Broker(config, nodes=nodes, clock=clock)
+    broker = Broker(config, nodes=nodes, clock=clock, watch_fetches=True)
     load_faults(broker, faults)
     try:
         code = loop.run(run_beside(broker, command, token, artifacts))

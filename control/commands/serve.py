@@ -182,6 +182,7 @@ def serve(
         labels=_labels(labels),
         events_heartbeats=events_heartbeats,
         clock=clock,
+        watch_fetches=http is not None,
     )
     load_faults(broker, faults)
     try:

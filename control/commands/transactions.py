@@ -134,6 +134,6 @@ def _open(row: dict[str, Any]) -> str | None:
 
 
 def _duration(ms: int) -> str:
-    from kohort.control.why.words import duration
+    from kohort.broker.events.findings.words import duration
 
     return duration(ms * 1_000_000)

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from kohort.broker.events.account import Account, Outcome
+from kohort.broker.events.findings.finding import MOST_EVIDENCE, Finding
 from kohort.control.kafka.times import shown_time
 from kohort.control.tables import print_at_once
 from kohort.control.terminal import printable
-from kohort.control.why.findings import MOST_EVIDENCE, Finding
 from kohort.control.why.history import History
 
 NS_PER_MS = 1_000_000
@@ -73,10 +73,12 @@ def _show_finding(console: Console, finding: Finding) -> None:
     style = "bold red" if finding.is_sure else "bold yellow"
     _print_wrapped(console, _text(f"{finding.title} [{finding.code}]", style))
     _print_wrapped(console, _text(finding.advice), 2)
+    if finding.setting is not None:
+        _print_wrapped(console, _text(str(finding.setting)), 2)
     shown = finding.evidence[:MOST_EVIDENCE]
     rows = [(shown_time(each.at_ns // NS_PER_MS), _text(each.text)) for each in shown]
-    if len(finding.evidence) > len(shown):
-        rows.append(("", Text(f"and {len(finding.evidence) - len(shown)} more")))
+    if finding.evidence_count > len(shown):
+        rows.append(("", Text(f"and {finding.evidence_count - len(shown)} more")))
     _show_rows(console, rows, 2)
 
 

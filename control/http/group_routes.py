@@ -23,6 +23,7 @@ from kohort.control.conditions import (
     HasRebalanced,
     HasState,
     IsAssigned,
+    IsSettled,
     wait,
 )
 from kohort.control.group import (
@@ -34,6 +35,8 @@ from kohort.control.group import (
 )
 from kohort.control.group_views import lags
 from kohort.control.http.group_types import (
+    DeliveryQuery,
+    DeliveryShown,
     GroupList,
     GroupOffsets,
     GroupPath,
@@ -70,6 +73,7 @@ def operations(broker: Broker, polls: LongPolls) -> list[Operation]:
         Operation("GET", "/v1/groups", do.list_groups),
         Operation("GET", group, do.show_group, (404, 503)),
         Operation("GET", f"{group}/offsets", do.show_offsets, (404, 503)),
+        Operation("GET", f"{group}/delivery", do.show_delivery, (404, 409, 503, 504)),
         Operation("GET", f"{group}/until", do.await_group, (503, 504)),
         Operation("POST", f"{group}/kick", do.kick_member, refuses),
         Operation("POST", f"{group}/expire", do.expire_member, refuses),
@@ -149,7 +153,7 @@ class _Handlers:
                     "partition": index,
                     "committed": committed.get((topic, index)),
                     "end": end,
-                    "lag": lag,
+                    "lag": lag.records,
                 }
             )
             if pace.spend(_OFFSET_COST):
@@ -164,14 +168,41 @@ class _Handlers:
         recent history of the group.
         """
         group = Group(self._broker, path.group)
-        condition = AllOf(group, _conditions(group, query))
+        await self._wait(AllOf(group, _conditions(group, query)), query.timeout)
+        return _state(group)
+
+    async def _wait(self, condition: Condition, timeout_s: float) -> None:
         try:
-            await self._polls.wait(wait(condition, query.timeout))
+            await self._polls.wait(wait(condition, timeout_s))
         except ConditionTimeout as error:
             raise web.HTTPGatewayTimeout(text=str(error)) from None
         except BrokerStoppedError as error:
             raise web.HTTPServiceUnavailable(text=str(error)) from None
-        return _state(group)
+
+    async def show_delivery(
+        self, path: GroupPath, query: DeliveryQuery
+    ) -> DeliveryShown:
+        """Shows the account of delivery of a group.
+
+        It has the records that were received, sent again, skipped and not committed,
+        and the commits that went back. The answer waits until each partition that moved
+        was fetched by its new owner, so that no number depends on when it is read. The
+        account begins with the broker's start: `kohort serve --http` keeps it.
+        """
+        group = Group(self._broker, path.group)
+        # Not all of a long queue in this turn of the loop.
+        await self._broker.events.accounts_made()
+        accounting = self._broker.events.accounting
+        if accounting is None or path.group not in accounting.deliveries.groups:
+            self._known(path)
+        try:
+            found = group.peek_delivery()
+        except RuntimeError as error:
+            raise web.HTTPConflict(text=str(error)) from None
+        if not query.peek and not found.is_settled:
+            await self._wait(IsSettled(group), query.timeout)
+            found = group.peek_delivery()
+        return cast(DeliveryShown, found.as_json())
 
     # -- members
 

@@ -108,6 +108,26 @@ class UntilQuery(Fields):
     ] = PATIENCE_S
 
 
+class DeliveryQuery(Fields):
+    """How long the account of delivery may take."""
+
+    peek: Annotated[
+        bool,
+        Meta(
+            description="Answers at once; `open` has the partitions that moved and were"
+            " not fetched since."
+        ),
+    ] = False
+    timeout: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=MOST_WAIT_S,
+            description="Seconds of real time until the answer is 504.",
+        ),
+    ] = PATIENCE_S
+
+
 class MemberNamed(Fields):
     """A member, by exactly one of its names."""
 
@@ -225,6 +245,90 @@ class GroupOffsets(TypedDict):
     """The partitions of a group."""
 
     offsets: list[OffsetRow]
+
+
+class DeliveryRange(TypedDict):
+    """A range of records of a partition."""
+
+    topic: str
+    partition: int
+    first: Annotated[int, Meta(description="Offset of the first record.")]
+    end: Annotated[int, Meta(description="Offset behind the last record.")]
+    records: Annotated[int, Meta(description="Their number, without markers and gaps.")]
+    reason: str
+    reader: Annotated[str, Meta(description="Member id of the reader that came last.")]
+    time_ns: int
+
+
+class DeliveredAgain(DeliveryRange):
+    """Records that a group was sent once more."""
+
+    is_certain: Annotated[
+        bool,
+        Meta(
+            description="An offset above them was committed, or the commit was refused,"
+            " before they were sent again. False: they were received and not committed."
+        ),
+    ]
+    is_due: Annotated[
+        bool, Meta(description="No reader has received them yet; the next one will.")
+    ]
+    first_reader: str
+
+
+class DeliveryWentBack(TypedDict):
+    """A commit below the committed offset."""
+
+    topic: str
+    partition: int
+    previous: int
+    offset: int
+    reason: Literal["commit", "transaction", "admin"]
+    member_id: str
+    client_id: str
+    host: str
+    generation: int
+    time_ns: int
+
+
+class DeliveryOpen(TypedDict):
+    """A partition whose new owner has not fetched yet."""
+
+    topic: str
+    partition: int
+    owner: str
+    records: Annotated[int, Meta(description="Records that it will be sent again.")]
+
+
+class DeliveryShown(TypedDict):
+    """What became of the records that a group was sent."""
+
+    words: Annotated[str, Meta(description="The account in one sentence.")]
+    group: GroupId
+    records: Annotated[int, Meta(description="Different records that were received.")]
+    committed: Annotated[int, Meta(description="Those of them below a commit.")]
+    uncommitted: Annotated[
+        int, Meta(description="Those that are neither committed nor given back.")
+    ]
+    sent: Annotated[int, Meta(description="Records in responses.")]
+    unknown: Annotated[
+        int, Meta(description="Records sent to readers that may be another group's.")
+    ]
+    again: list[DeliveredAgain]
+    skipped: list[DeliveryRange]
+    went_back: list[DeliveryWentBack]
+    open: list[DeliveryOpen]
+    complete_from: Annotated[
+        dict[str, int],
+        Meta(
+            description="By topic-partition: the offset from which on the account is"
+            " complete."
+        ),
+    ]
+    again_certain: int
+    again_possible: int
+    skipped_records: int
+    is_settled: Annotated[bool, Meta(description="`open` is empty.")]
 
 
 class GroupList(TypedDict):

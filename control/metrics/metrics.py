@@ -247,6 +247,9 @@ def _counts(counts: GroupCounts) -> Snapshot:
         "commits": counts.commits,
         "offsets": counts.offsets,
         "commit_refusals": dict(counts.commit_refusals),
+        "findings": dict(Counter(counts.findings.values())),
+        "delivery": dict(counts.delivery),
+        "went_back": dict(counts.went_back),
         "last_cause": counts.last_cause,
         "last_time_ns": round(counts.last_time * 1e9) or None,
     }

@@ -20,11 +20,13 @@ from prometheus_client.registry import Collector
 
 from kohort.broker.coordinator.state import GroupState
 from kohort.broker.events.account.values import WORK_ENDED
+from kohort.broker.events.delivery_words import WENT_BACK
 from kohort.broker.events.words import (
     REBALANCE_CAUSES,
     TRANSACTION_ENDS,
     UNREAD_CAUSES,
 )
+from kohort.control.metrics.groups import DELIVERED
 from kohort.control.metrics.metrics import Snapshot
 
 _VERSIONS = {"text/plain": "0.0.4", "application/openmetrics-text": "1.0.0"}
@@ -185,6 +187,20 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
             _COMMIT_ERRORS,
             "Commits refused as a whole or in part, by error.",
         ),
+        (
+            "delivery",
+            "kohort_group_delivery_records",
+            "what",
+            DELIVERED,
+            "Records that members received, and were sent again or skipped.",
+        ),
+        (
+            "went_back",
+            "kohort_group_offsets_went_back",
+            "cause",
+            WENT_BACK,
+            "Commits below the committed offset, by partition.",
+        ),
     ):
         yield _counters(name, says, ["group", label], groups, key, known)
     for key, name, says in (
@@ -209,6 +225,16 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
     ):
         rows = [([row["group"]], row[key]) for row in groups]
         yield _histograms(name, says, ["group"], rows)
+
+    findings = GaugeMetricFamily(
+        "kohort_group_findings",
+        "Known problems that `kohort why` finds now, by code.",
+        labels=["group", "code"],
+    )
+    for row in groups:
+        for code, count in row["findings"].items():
+            findings.add_metric([row["group"], code], count)
+    yield findings
 
 
 def _of_transactions(counts: Snapshot) -> Iterator[Metric]:

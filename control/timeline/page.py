@@ -34,6 +34,7 @@ SCRIPTS = (
     "explanation.js",
     "panel.js",
     "tables.js",
+    "delivery.js",
     "findings.js",
     "gestures.js",
     "forget.js",

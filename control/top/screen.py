@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from kohort.broker.events.findings.words import duration
 from kohort.control.terminal import counted, on_one_line
 from kohort.control.top.columns import Column, fitting
 from kohort.control.top.rates import ApiRow, Frame, GroupRow, Tally
-from kohort.control.why.words import duration
 
 STATE_STYLES = {
     "Stable": "green",

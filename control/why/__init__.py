@@ -10,7 +10,7 @@ else is read. The same for a live broker and for a file of events.
 from __future__ import annotations
 
 from kohort.broker.events.account import Account, Outcome
-from kohort.control.why.findings import Evidence, Finding
+from kohort.broker.events.findings.finding import Evidence, Finding
 from kohort.control.why.history import History, history
 
 __all__ = ["Account", "Evidence", "Finding", "History", "Outcome", "history"]

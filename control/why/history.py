@@ -9,13 +9,20 @@ from typing import Any
 
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.values import Event, unread_ns
-from kohort.control.why.facts import Facts
-from kohort.control.why.faults import led_to, meanwhile, phrases
-from kohort.control.why.findings import MOST_EVIDENCE, Finding
-from kohort.control.why.fold import Waiting, fold, fold_all
-from kohort.control.why.names import Names
-from kohort.control.why.rules import find
-from kohort.control.why.words import duration, explain, many, product
+from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.faults import led_to, meanwhile, phrases
+from kohort.broker.events.findings.finding import MOST_EVIDENCE, Finding
+from kohort.broker.events.findings.fold import Waiting, fold, fold_all
+from kohort.broker.events.findings.interventions import (
+    clock_phrases,
+    lives_of,
+    moved_before,
+    moved_meanwhile,
+)
+from kohort.broker.events.findings.names import Names
+from kohort.broker.events.findings.rules import find
+from kohort.broker.events.findings.words import duration, many, product
+from kohort.control.why.words import explain
 
 
 @dataclass(frozen=True)
@@ -50,13 +57,18 @@ class History:
 
     def explain(self, rebalance: Account) -> str:
         """One rebalance in plain words, with the faults that led to it."""
-        before = phrases(led_to(rebalance, self.facts), self.names)
-        during = phrases(meanwhile(rebalance, self.facts), self.names)
+        facts, names = self.facts, self.names
+        before = [text for _, text in phrases(led_to(rebalance, facts), names)]
+        during = [text for _, text in phrases(meanwhile(rebalance, facts), names)]
         return explain(
             rebalance,
-            self.names,
-            [text for _, text in before],
-            [text for _, text in during],
+            names,
+            [*clock_phrases(moved_before(rebalance, facts)), *before],
+            [*clock_phrases(moved_meanwhile(rebalance, facts)), *during],
+            is_hung=any(
+                life.is_connected and life.member_id not in facts.ended_by_test
+                for life in lives_of(rebalance, facts)
+            ),
         )
 
     def summary(self) -> str:
@@ -116,10 +128,12 @@ class History:
         lines = [self.summary(), *map(self.explain, self.facts.rebalances)]
         for finding in self.findings:
             lines += ["", finding.title, f"  {finding.advice}"]
+            if finding.setting is not None:
+                lines.append(f"  {finding.setting}")
             shown = finding.evidence[:MOST_EVIDENCE]
             lines += [f"  - {each.text}" for each in shown]
-            if len(finding.evidence) > len(shown):
-                lines.append(f"  - and {len(finding.evidence) - len(shown)} more")
+            if finding.evidence_count > len(shown):
+                lines.append(f"  - and {finding.evidence_count - len(shown)} more")
         return "\n".join(lines)
 
     def sentences(self) -> dict[str, list[str]]:

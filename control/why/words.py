@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Sequence
 
 from kohort.broker.events.account.values import (
     EMPTY,
@@ -13,61 +12,23 @@ from kohort.broker.events.account.values import (
     Outcome,
     Pause,
     Piece,
-    Unread,
-    count,
 )
-from kohort.broker.events.words import LEADER_CAUSES, REBALANCE_SENTENCES, UNSEEN
-from kohort.control.why.names import Names, cut
-
-LONGEST_REASON = 200
-"""Characters of a reason that are shown: those of Kafka's clients have 50 to 150."""
+from kohort.broker.events.findings.names import Names, cut
+from kohort.broker.events.findings.words import (
+    HELD,
+    cause,
+    duration,
+    head,
+    how,
+    many,
+    partition_count,
+    product,
+)
+from kohort.broker.events.words import LEADER_CAUSES, UNSEEN
 
 SHORTEST_NS = 1_000_000
 """Times without a reader that are worth a word: a cooperative member that gets its
 assignment 0.1 ms before the last one leaves a gap of that length in the account."""
-
-HELD = "held"
-"""A piece of a rebalance's duration in which a test held the group."""
-
-_HOW = {
-    Gone.LEFT: "left",
-    Gone.REMOVED: "was removed by an admin",
-    Gone.EXPIRED: "sent no heartbeat for its session timeout",
-    Gone.KICKED: "was removed by the broker",
-    Gone.COMMANDED: "was removed by a test",
-    Gone.REPLACED: "rejoined with a new member id",
-    Gone.UNSEEN: "is gone",
-}
-
-
-def duration(ns: int) -> str:
-    """A duration for people: "54 ms", "0.54 s", "3.0 s", "2 min 5 s", "4 h"."""
-    if ns < 100_000_000:
-        return f"{ns / 1e6:.0f} ms" if ns >= 1_000_000 or ns == 0 else "under 1 ms"
-    if ns < 995_000_000:
-        return f"{ns / 1e9:.2f} s"
-    if ns < 59_950_000_000:
-        return f"{ns / 1e9:.1f} s"
-    minutes, seconds = divmod(round(ns / 1e9), 60)
-    if minutes < 60:
-        return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
-    hours, minutes = divmod(round(ns / 60e9), 60)
-    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-
-
-def product(ns: int, of: str) -> str:
-    """A time of several things together: "0.38 member-seconds"."""
-    for unit, size in (("hours", 3_600e9), ("minutes", 60e9)):
-        if ns >= 10 * size:
-            return f"{ns / size:.0f} {of}-{unit}"
-    seconds = ns / 1e9
-    places = 3 if seconds < 0.1 else 2 if seconds < 0.995 else 1
-    return f"{seconds:.{places}f} {of}-seconds"
-
-
-def many(number: int, one: str, more: str | None = None) -> str:
-    """As in "1 partition", "3 partitions"."""
-    return f"{number} {one if number == 1 else more or one + 's'}"
 
 
 def explain(
@@ -75,6 +36,8 @@ def explain(
     names: Names,
     led_to: Sequence[str] = (),
     meanwhile: Sequence[str] = (),
+    *,
+    is_hung: bool = False,
 ) -> str:
     """Explains a rebalance: its cause, course and result.
 
@@ -84,11 +47,14 @@ def explain(
     Args:
         rebalance: the account of it.
         names: of the members.
-        led_to: faults that struck the members that caused it, in words.
-        meanwhile: faults that struck members while it was under way, in words.
+        led_to: faults that struck the members that caused it, and advances of the
+            clock that ended their sessions, in words.
+        meanwhile: faults and advances while it was under way, in words.
+        is_hung: a member that caused it was connected when its session expired.
     """
     clauses = [
         cause(rebalance, names),
+        *(["its connection was open"] if is_hung else []),
         *_faults("before that,", led_to),
         *_faults("meanwhile", meanwhile),
         *_waits(rebalance, names),
@@ -108,100 +74,6 @@ def explain(
 def _faults(when: str, phrases: Sequence[str]) -> list[str]:
     """The faults that struck then, if any, as one clause."""
     return [f"{when} {', and '.join(phrases)}"] if phrases else []
-
-
-def head(rebalance: Account) -> str:
-    """Name of a rebalance: the generation that it made, or that it ended."""
-    if rebalance.generation is None:
-        return f"After generation {rebalance.previous_generation}"
-    return f"Generation {rebalance.generation}"
-
-
-# -- the cause
-
-
-def cause(rebalance: Account, names: Names) -> str:
-    """The cause, with the members that caused it."""
-    who = names.list(rebalance.culprits) or "a member"
-    if rebalance.is_second_half:
-        return (
-            f"{who} rejoined after revoking partitions, so that they can be assigned: "
-            f"the second rebalance of the cooperative protocol"
-        )
-    tell = _CAUSES.get(rebalance.cause, _plain)
-    return tell(rebalance, who)
-
-
-def said(reason: str | None) -> str:
-    """The reason that a client sent (KIP-800), to follow its action."""
-    return f' (reason: "{cut(reason, LONGEST_REASON)}")' if reason else ""
-
-
-def _plain(rebalance: Account, who: str) -> str:
-    sentence = REBALANCE_SENTENCES.get(rebalance.cause)
-    if sentence is None:
-        return f"{rebalance.cause} ({who})"
-    return f"{sentence.format(who=who)}{said(rebalance.reason)}"
-
-
-def _joined(rebalance: Account, who: str) -> str:
-    if rebalance.previous_state == "Empty":
-        first = "was" if len(rebalance.culprits) < 2 else "were"
-        return f"{who} {first} the first to join{said(rebalance.reason)}"
-    return _plain(rebalance, who)
-
-
-def _left(rebalance: Account, who: str) -> str:
-    gone = {each.member_id: each.how for each in rebalance.departures}
-    if any(gone.get(m) is Gone.REMOVED for m in rebalance.culprits):
-        return f"an admin removed {who}{said(rebalance.reason)}"
-    return f"{who} left{said(rebalance.reason) or ', no reason given'}"
-
-
-def _expired(rebalance: Account, who: str) -> str:
-    if rebalance.reason:
-        # Only a command has a reason: a session that expires by itself has none.
-        return f"{who}'s session expired because {rebalance.reason}"
-    if rebalance.silent_ns is None:
-        return f"{who}'s session expired"
-    silent = duration(rebalance.silent_ns)
-    return f"{who}'s session expired {silent} after it was last heard of"
-
-
-def _commanded(rebalance: Account, who: str) -> str:
-    sentence = REBALANCE_SENTENCES[rebalance.cause].format(who=who)
-    reason = rebalance.reason
-    return f"{sentence}: {cut(reason, LONGEST_REASON)}" if reason else sentence
-
-
-def _over_max_size(rebalance: Account, who: str) -> str:
-    if rebalance.reason:
-        return cut(rebalance.reason, LONGEST_REASON)
-    return _plain(rebalance, who)
-
-
-def _changed(rebalance: Account, who: str) -> str:
-    if rebalance.is_same_offer:
-        same = "the same protocols and topics as before"
-        return f"{who} rejoined with {same}{said(rebalance.reason)}"
-    return _plain(rebalance, who)
-
-
-def _unsynced(rebalance: Account, who: str) -> str:
-    were = "was" if len(rebalance.culprits) < 2 else "were"
-    return f"{_plain(rebalance, who)} and {were} removed"
-
-
-_CAUSES: Mapping[str, Callable[[Account, str], str]] = {
-    "member_joined": _joined,
-    "member_left": _left,
-    "session_expired": _expired,
-    "metadata_changed": _changed,
-    "sync_timeout": _unsynced,
-    "member_kicked": _commanded,
-    "requested": _commanded,
-    "group_over_max_size": _over_max_size,
-}
 
 
 # -- the wait
@@ -456,16 +328,3 @@ def _unread(rebalance: Account, names: Names) -> list[str]:
             f"{duration(longest.duration_ns)} because the group was empty"
         )
     return told
-
-
-def partition_count(rows: Sequence[Unread]) -> int:
-    """Number of partitions in the rows, each counted once."""
-    if len(rows) == 1:
-        return count(rows[0].parts)
-    parts = chain.from_iterable(row.parts.items() for row in rows)
-    return len({(topic, n) for topic, numbers in parts for n in numbers})
-
-
-def how(gone: Gone | None) -> str:
-    """A departure in words."""
-    return _HOW[gone] if gone is not None else "is still a member"

@@ -234,6 +234,12 @@ class Group {
   async offsets () { return (await this.kohort.ask('GET', `${this.path}/offsets`)).offsets }
 
   /**
+   * What became of the records that the group was sent, once each partition that moved was fetched: words, again,
+   * again_certain, again_possible, skipped, went_back, uncommitted, ...
+   */
+  delivery () { return this.kohort.ask('GET', `${this.path}/delivery`) }
+
+  /**
    * Waits for all of some conditions, at most `timeout` seconds; then it throws, with the group's story.
    *
    * @param {{state?: string, members?: number, generation?: number, rebalances?: number, assigned?: boolean,

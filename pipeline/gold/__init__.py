@@ -13,9 +13,9 @@ from typing import Final
 from kohort.pipeline.gold import (
     causes,
     culprits,
+    findings,
     initial_delay,
     metrics,
-    settings,
     storms,
     transactions,
 )
@@ -32,7 +32,7 @@ TABLE_FUNCTIONS: Final[Mapping[str, TableFunction]] = MappingProxyType(
         "gold/waited_for": culprits.waited_for,
         "gold/initial_delay": initial_delay.initial_delay,
         "gold/transactions": transactions.transactions,
-        "gold/settings": settings.settings,
+        "gold/findings": findings.findings,
     }
 )
 """Table functions by path, in order: each may read the tables before it."""

@@ -40,6 +40,14 @@ HOUR: Final = (*GROUP, "hour")
 FULL: Final = ("full", "group_over_max_size")
 """Causes of refusals by a full group (KIP-389)."""
 
+_DELIVERED: Final = (
+    "received",
+    "again_certain",
+    "again_possible",
+    "skipped",
+    "went_back",
+)
+"""Numbers of the account of delivery."""
 _NUMBERS: Final = (
     "rebalances",
     "completed",
@@ -55,8 +63,7 @@ _NUMBERS: Final = (
     "commits",
     "offsets",
     "commit_failures",
-    "records_reprocessed",
-    "records_rewound",
+    *_DELIVERED,
     "lag_built",
 )
 """Numbers that add up."""
@@ -90,7 +97,6 @@ def hours(frames: Frames, options: Options) -> DataFrame:
         _expired(frames),
         _expired_unread(frames),
         _moves(frames),
-        _reprocessed(frames),
         _lags(frames),
     ]
     of_silver = together(*parts).groupBy(*by(*HOUR)).agg(*_sums(), *_maxima())
@@ -103,7 +109,7 @@ def hours(frames: Frames, options: Options) -> DataFrame:
 
 
 def _sums() -> list[Column]:
-    taken = {"commits", "offsets", "commit_failures"}  # from events
+    taken = {"commits", "offsets", "commit_failures", *_DELIVERED}  # from events
     taken.add("downtime_ns")  # from its causes
     names = [name for name in (*_NUMBERS, *_ns(_TIMES)) if name not in taken]
     return [F.sum(name).alias(name) for name in names]
@@ -218,16 +224,6 @@ def _moves(frames: Frames) -> DataFrame:
     )
 
 
-def _reprocessed(frames: Frames) -> DataFrame:
-    records, why = F.col("records"), F.col("why")
-    return _in_hour(
-        frames["silver/reprocessed"],
-        "time_ns",
-        records_reprocessed=F.when(why == "refused", records),
-        records_rewound=F.when(why == "rewound", records),
-    )
-
-
 def _lags(frames: Frames) -> DataFrame:
     return _in_hour(
         frames["silver/lags"],
@@ -239,14 +235,16 @@ def _lags(frames: Frames) -> DataFrame:
 
 
 def _events(events: DataFrame) -> DataFrame:
-    """Hours that have events, and their commits: one pass over the largest table.
+    """Hours that have events, commits, and delivery: one pass over the largest table.
 
-    Events without offsets count, too, so it is events that are counted.
+    Commits without offsets count, too, so it is events that are counted.
     """
     accepted = F.col("kind") == "offsets_committed"
     refused = F.col("kind") == "commit_refused"
     # Of the offsets one field is enough, and is all that is read of them.
     offsets = F.coalesce(F.size("offsets.offset"), F.lit(0))
+    is_account = F.col("kind") == "delivery_account"
+    uncommitted = F.struct("time_ns", "node", "sequence", "uncommitted")
     return (
         events.where("`group` is not null")
         .groupBy(
@@ -260,15 +258,23 @@ def _events(events: DataFrame) -> DataFrame:
             F.count_if(accepted).alias("commits"),
             F.sum(F.when(accepted, offsets)).alias("offsets"),
             F.count_if(refused).alias("commit_failures"),
+            *(
+                F.sum(F.when(is_account, F.col(name))).alias(name)
+                for name in _DELIVERED[:-1]
+            ),
+            F.sum(F.size("rewinds.offset")).alias("went_back"),
+            F.max(F.when(is_account, uncommitted)).alias("last"),
         )
         .groupBy(*by(*HOUR))
         .agg(
-            *(F.sum(name).alias(name) for name in ("commits", "offsets")),
+            *(F.sum(n).alias(n) for n in ("commits", "offsets", *_DELIVERED)),
+            F.max("last").alias("last"),
             F.sum("commit_failures").alias("commit_failures"),
             counted(F.col("error"), F.col("commit_failures")).alias(
                 "commit_failures_by_error"
             ),
         )
+        .withColumn("uncommitted", F.col("last.uncommitted"))
     )
 
 
@@ -323,11 +329,21 @@ def _rolled_up(frames: Frames, keys: Sequence[str]) -> DataFrame:
     )
     for more in (
         _exact(frames, keys),
+        _uncommitted(of_hours, keys),
         _added(of_hours, "commit_failures_by_error", keys),
         _added(of_hours, "downtime_by_cause", keys, is_time=True),
     ):
         sums = sums.join(more, [*keys], "left")
     return sums
+
+
+def _uncommitted(of_hours: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Of each group the number in its last hour with one, added up."""
+    known = of_hours.where("uncommitted is not null")
+    last = known.groupBy(*by(*GROUP)).agg(
+        F.max_by("uncommitted", "hour").alias("uncommitted")
+    )
+    return last.groupBy(*by(*keys)).agg(F.sum("uncommitted").alias("uncommitted"))
 
 
 def _added(

@@ -20,7 +20,9 @@ MATTERS: Final = (
     "refused_full",
     "storms",
     "commit_failures",
-    "records_reprocessed",
+    "again_certain",
+    "again_possible",
+    "skipped",
     "interrupted",
 )
 """Columns of ``groups`` that measure harm: the groups with the most are affected."""

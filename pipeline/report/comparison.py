@@ -104,9 +104,14 @@ METRICS: Final = (
     Metric("rebalances", "rebalances", "rebalances"),
     Metric("time_to_stable_s", "time to stable", "seconds", ("a shorter", "a longer")),
     Metric("paused_s", "pauses", "member-seconds", ("shorter", "longer")),
-    Metric("records_twice", "records processed twice", "records"),
+    Metric("again_certain", "records handled and sent again", "records"),
+    Metric("again_possible", "records perhaps handled and sent again", "records"),
+    Metric("skipped", "skipped records", "records"),
+    Metric("uncommitted", "records not committed", "records"),
+    Metric("went_back", "commits that went back", "commits"),
     Metric("expired", "expired sessions", "sessions"),
     Metric("commit_failures", "refused commits", "commits"),
+    Metric("findings", "findings", "findings"),
 )
 
 

@@ -17,7 +17,9 @@ from kohort.pipeline.silver.accounts import (
     returns,
     unread,
 )
-from kohort.pipeline.silver.commits import commits, lags, reprocessed
+from kohort.pipeline.silver.commits import commits, lags
+from kohort.pipeline.silver.delivery import delivery
+from kohort.pipeline.silver.findings import findings
 from kohort.pipeline.silver.memberships import memberships
 from kohort.pipeline.silver.ownership import ownership
 from kohort.pipeline.silver.refusals import refusals
@@ -35,11 +37,12 @@ TABLE_FUNCTIONS: Final[Mapping[str, TableFunction]] = MappingProxyType(
         "silver/unread": unread,
         "silver/returns": returns,
         "silver/commits": commits,
-        "silver/reprocessed": reprocessed,
+        "silver/delivery": delivery,
         "silver/refusals": refusals,
         "silver/moves": moves,
         "silver/lags": lags,
         "silver/transactions": transactions,
+        "silver/findings": findings,
     }
 )
 """Table functions by path, each after the tables that it reads."""

@@ -73,7 +73,7 @@ def pauses(frames: Frames, _options: Options) -> DataFrame:
             {"since_ns": "from_ns", "count": "partitions", "ended_by": "ended"}
         )
     )
-    return shaped(_named(found, frames), "silver/pauses")
+    return shaped(named(found, frames), "silver/pauses")
 
 
 def unread(frames: Frames, _options: Options) -> DataFrame:
@@ -96,7 +96,7 @@ def unread(frames: Frames, _options: Options) -> DataFrame:
         .withColumn("topic", f.col("part.topic"))
         .withColumnRenamed("since_ns", "from_ns")
     )
-    return shaped(_named(found, frames), "silver/unread")
+    return shaped(named(found, frames), "silver/unread")
 
 
 def down(frames: Frames) -> DataFrame:
@@ -123,7 +123,7 @@ def _outside(frames: Frames) -> DataFrame:
     )
 
 
-def _named(rows: DataFrame, frames: Frames) -> DataFrame:
+def named(rows: DataFrame, frames: Frames) -> DataFrame:
     """Rows with the owner and name of their member."""
     members = frames["silver/memberships"].select(*GROUP, "member_id", "owner", "name")
     return (
@@ -153,7 +153,7 @@ def returns(frames: Frames, _options: Options) -> DataFrame:
         until_ns.alias("until_ns"),
         (until_ns - since_ns).alias("away_ns"),
     )
-    return shaped(_named(found, frames), "silver/returns")
+    return shaped(named(found, frames), "silver/returns")
 
 
 def moves(frames: Frames, _options: Options) -> DataFrame:

@@ -1,4 +1,4 @@
-"""silver/commits, and from them records processed twice, and lag.
+"""silver/commits, and from them lag.
 
 Most events are commits. So they pass through one exchange by partition, and all that
 follows is small, or has one row per event.
@@ -15,8 +15,6 @@ from kohort.pipeline.silver.accounts import down
 from kohort.pipeline.silver.order import (
     IN_ORDER,
     along,
-    before_here,
-    count_if,
     of_kinds,
     up_to_here,
 )
@@ -59,93 +57,6 @@ def commits(frames: Frames, _options: Options) -> DataFrame:
         .select("*", (f.col("position") == 0).alias("is_first"), "row.*")
     )
     return shaped(found, "silver/commits")
-
-
-# -- records processed twice
-
-
-def reprocessed(frames: Frames, _options: Options) -> DataFrame:
-    """One row per accepted commit that shows some, and way of showing it."""
-    offset, is_accepted = f.col("offset"), f.col("is_accepted")
-    own = along(*_OWN)
-    accepted = f.when(is_accepted, offset)
-    rows = (
-        frames["silver/commits"]
-        .select(
-            *(f.xxhash64(*_PARTITION).alias("hash"), *_PARTITION, *IN_ORDER),
-            *("member_id", "offset", f.col("error").isNull().alias("is_accepted")),
-        )
-        .withColumns(
-            {
-                "before": f.last(accepted, ignorenulls=True).over(before_here(own)),
-                "was_refused": ~f.lag(is_accepted).over(own),
-                "turn": count_if(is_accepted).over(up_to_here(own)),
-            }
-        )
-        # Of most partitions nothing is left here.
-        .where(
-            f.col("before").isNotNull()
-            & (~is_accepted | f.col("was_refused") | (f.col("before") > offset))
-        )
-    )
-    # `least` passes over nulls.
-    lost = f.when(
-        f.col("refused_offset").isNotNull(), f.least("a.offset", "refused_offset")
-    )
-    records = lost - f.col("before")
-    rewound = f.when(f.length("a.member_id") > 0, f.col("before") - f.col("a.offset"))
-    found = (
-        _turns(rows)
-        .select(
-            *(*_PARTITION, "a.*"),
-            f.explode(
-                f.array(
-                    f.struct(f.lit("refused").alias("why"), records.alias("records")),
-                    f.struct(f.lit("rewound").alias("why"), rewound.alias("records")),
-                )
-            ).alias("found"),
-        )
-        .select("*", "found.*")
-        .where(f.col("records") > 0)
-    )
-    return shaped(found, "silver/reprocessed")
-
-
-def _turns(rows: DataFrame) -> DataFrame:
-    """Each accepted row A, with the commits of others refused since the one before.
-
-    Columns: the partition's, before: that one's offset, a: of A, refused_offset: the
-    largest offset that was refused to other member ids than A's; null: none was.
-    """
-    is_accepted = f.col("is_accepted")
-    by_member = (
-        rows.withColumn("turn", f.col("turn") - is_accepted.cast("bigint"))
-        .groupBy(*by(*_OWN, "turn", "member_id"))
-        .agg(
-            f.max("before").alias("before"),
-            f.max(
-                f.when(is_accepted, f.struct(*IN_ORDER, "member_id", "offset"))
-            ).alias("a"),
-            f.max(f.when(~is_accepted, f.col("offset"))).alias("refused"),
-        )
-    )
-    others = f.filter(
-        f.col("all_refused"),
-        lambda row: ~row["member_id"].eqNullSafe(f.col("a.member_id")),
-    )
-    return (
-        by_member.groupBy(*by(*_OWN, "turn"))
-        .agg(
-            f.max("before").alias("before"),
-            f.max("a").alias("a"),
-            f.collect_list(f.struct("member_id", "refused")).alias("all_refused"),
-        )
-        .where(f.col("a").isNotNull())
-        .withColumn(
-            "refused_offset",
-            f.array_max(f.transform(others, lambda row: row["refused"])),
-        )
-    )
 
 
 # -- lag

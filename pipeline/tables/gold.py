@@ -105,12 +105,23 @@ _METRICS: Final = columns(
         "map<string,bigint>",
         "of these, the number by error; null: none",
     ),
+    ("received", "bigint", "records that members received for the first time"),
+    ("again_certain", "bigint", "records handled before, and sent again"),
     (
-        "records_reprocessed",
+        "again_possible",
         "bigint",
-        "sum of records of reprocessed with why = refused",
+        "records received before and not committed, and sent again",
     ),
-    ("records_rewound", "bigint", "sum of records of reprocessed with why = rewound"),
+    ("skipped", "bigint", "records that no member was sent"),
+    ("went_back", "bigint", "commits below the committed offset, by partition"),
+    (
+        "uncommitted",
+        "bigint",
+        (
+            "records received and not committed, by the last delivery_account of each"
+            " group; null: unknown"
+        ),
+    ),
     ("lag_built", "bigint", "sum of lag_built of the rebalances that started in it"),
     ("lag_built_max", "bigint", "the largest of these; null: unknown"),
     (
@@ -288,35 +299,37 @@ INITIAL_DELAY = Table(
     ),
 )
 
-SETTINGS = Table(
-    "settings",
+FINDINGS = Table(
+    "findings",
     GOLD,
-    "A setting that would help a group, with its evidence.",
-    ("run", "group", "rule"),
+    "Known problems of a group of one kind: the findings of one code, added up.",
+    ("run", "group", "code"),
     (
         *GROUP,
         *columns(
-            ("rule", "string", "the rule, see the documentation"),
-            ("setting", "string", "configuration key"),
-            ("where", "string", "broker or client"),
-            ("suggested", "string", "suggested value"),
-            ("evidence", "string", "in words, with the numbers"),
-            ("cases", "bigint", "number of cases"),
+            ("code", "string", "of the findings"),
+            ("findings", "bigint", "number of findings"),
+            ("sure", "bigint", "of these, those with is_sure"),
+            ("cases", "bigint", "sum of their evidence_count"),
+            ("from_ns", "bigint", "the earliest from_ns"),
+            ("until_ns", "bigint", "the latest until_ns"),
+            ("downtime_s", "double", "sum of their unread_ns, in partition-seconds"),
+            ("paused_s", "double", "sum of their paused_ns, in member-seconds"),
+            ("records", "bigint", "sum of their records"),
             (
-                "rebalances_saved",
-                "bigint",
-                "maximum that the setting would have saved; null: none",
-            ),
-            ("downtime_saved_s", "double", "partition-seconds, likewise"),
-            (
-                "together_s",
+                "downtime_saved_s",
                 "double",
-                (
-                    "the same of all rules of the group together, not their sum: each"
-                    " moment once; null: none"
-                ),
+                "sum of their saving_ns, in partition-seconds; null: unknown",
             ),
-            ("confidence", "double", "0 to 1, computed by the rule"),
+            (
+                "title",
+                "string",
+                "of the one with the largest saving_ns, or else unread_ns",
+            ),
+            ("advice", "string", "likewise"),
+            ("setting", "string", "likewise"),
+            ("current", "string", "likewise"),
+            ("suggested", "string", "likewise"),
         ),
     ),
 )
@@ -383,7 +396,7 @@ GOLD_TABLES: Final = (
     WAITED_FOR,
     INITIAL_DELAY,
     TRANSACTIONS,
-    SETTINGS,
+    FINDINGS,
     QUALITY,
 )
 """A table comes after those that it is made from."""

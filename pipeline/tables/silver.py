@@ -364,29 +364,50 @@ COMMITS = Table(
     ),
 )
 
-REPROCESSED = Table(
-    "reprocessed",
+DELIVERY = Table(
+    "delivery",
     SILVER,
-    "Records of a partition that were processed twice, as far as commits show"
-    " it: a lower bound. Among the accepted rows of (run, group, topic,"
-    " partition), in order, A is a row and B the row before it (the first row"
-    " has no B and does not count). why = refused: between B and A, commits of"
-    " other member ids than A's were refused (null differs from any id); with F"
-    " the largest offset of those, records = min(A.offset, F) - B.offset."
-    " why = rewound: A has a member_id that is not empty, and records ="
-    " B.offset - A.offset. Rows without records are left out.",
-    ("run", "group", "topic", "partition", "node", "sequence", "why"),
+    "Records that a group was sent again, or skipped: a row of again or skips of a"
+    " delivery_account. Or a commit below the committed offset: a row of"
+    " offsets_went_back. See the events for the full meaning.",
+    ("run", "group", "node", "sequence", "what", "position"),
     (
         *GROUP,
         *columns(
+            ("time_ns", "bigint", "of the event"),
+            ("node", "int", "of the event"),
+            ("sequence", "bigint", "of the event"),
+            ("position", "int", "the row's place in its list, from 0"),
             ("topic", "string", "the partition's topic"),
             ("partition", "int", "its number"),
-            ("time_ns", "bigint", "of A"),
-            ("node", "int", "of A"),
-            ("sequence", "bigint", "of A"),
-            ("member_id", "string", "of A"),
-            ("why", "string", "refused or rewound"),
-            ("records", "bigint", "number of records"),
+            (
+                "what",
+                "string",
+                (
+                    "again_certain (handled before), again_possible (received before,"
+                    " not committed), skipped, or went_back"
+                ),
+            ),
+            (
+                "first",
+                "bigint",
+                "offset of the first record; went_back: the committed offset",
+            ),
+            (
+                "end",
+                "bigint",
+                "offset behind the last record; went_back: the offset before",
+            ),
+            ("records", "bigint", "their number; null: went_back"),
+            ("reason", "string", "reason_again, reason_skipped, or cause"),
+        ),
+        *MEMBER,
+        *columns(
+            (
+                "previous_id",
+                "string",
+                "the member that received them first; null: unknown, or not again",
+            ),
         ),
     ),
 )
@@ -545,6 +566,40 @@ TRANSACTIONS = Table(
     ),
 )
 
+FINDINGS = Table(
+    "findings",
+    SILVER,
+    "A known problem of a group, with advice: the latest revision of a finding that was"
+    " not withdrawn. See the event for the full meaning of each column.",
+    ("run", "group", "finding"),
+    (
+        *GROUP,
+        *columns(
+            ("finding", "string", "its key in the run and group"),
+            ("code", "string", "the problem"),
+            ("title", "string", "the problem in words"),
+            ("advice", "string", "the remedy"),
+            ("is_sure", "boolean", "false: other things look the same"),
+            ("members", "array<string>", "names of the members that it is about"),
+            ("evidence_count", "bigint", "number of observations"),
+            ("from_ns", "bigint", "since_ns of the event"),
+            ("until_ns", "bigint", "of the event"),
+            ("unread_ns", "bigint", "partition-time without a reader that it cost"),
+            ("paused_ns", "bigint", "member-time in which members paused for it"),
+            ("records", "bigint", "of the event"),
+            ("setting", "string", "setting that would have helped; null: none"),
+            ("current", "string", "its value; null: unknown"),
+            ("suggested", "string", "the suggested value"),
+            (
+                "saving_ns",
+                "bigint",
+                "partition-time that it would have saved; null: unknown",
+            ),
+            ("revision", "bigint", "number of its revisions"),
+        ),
+    ),
+)
+
 SILVER_TABLES: Final = (
     RUNS,
     REBALANCES,
@@ -554,10 +609,11 @@ SILVER_TABLES: Final = (
     UNREAD,
     RETURNS,
     COMMITS,
-    REPROCESSED,
+    DELIVERY,
     REFUSALS,
     MOVES,
     LAGS,
     TRANSACTIONS,
+    FINDINGS,
 )
 """A table comes after those that it is made from."""

@@ -317,6 +317,8 @@ async def test_many_loaded_members_cost_one_look_at_the_connections() -> None:
 
     class Sender:
         is_heard = True
+        is_waiting = False
+        software_name = ""
 
         def __init__(self, client: Client) -> None:
             self.client = client

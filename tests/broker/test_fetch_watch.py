@@ -1,4 +1,4 @@
-"""The records sent to clients, as noted by a broker that watches fetches."""
+"""The fetches of clients, as noted for the account of delivery."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from tests.wire import requests
 from tests.wire.client import WireClient, connected
 
 from kohort.broker.coordinator.events import Client
+from kohort.broker.events.delivery.notes import (
+    Asked,
+    Dropped,
+    Ended,
+    Note,
+    OutOfRange,
+    Sent,
+)
 from kohort.broker.fetch_watch import BATCHES_AT_ONCE, FetchWatch
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import ReadResult
@@ -17,15 +25,27 @@ from kohort.broker.server import Broker
 from kohort.protocol.records import Record, build_batch
 
 
+class Connected:
+    """A connection of a client."""
+
+    client = Client("c", "/h", 1)
+    is_heard = True
+    reads = 0
+
+
+def watching() -> tuple[FetchWatch, list[Note]]:
+    """A watch, and its notes."""
+    notes: list[Note] = []
+    return FetchWatch(notes.append), notes
+
+
 def noted(data: bytes, *cuts: int, offset: int = 0) -> int:
     """The noted end of a response with this data, split into buffers at places."""
     places = [0, *cuts, len(data)]
     buffers = [data[start:stop] for start, stop in pairwise(places)]
-    watch, log = FetchWatch(), Partition("t-0")
-    client = Client("c", "/h", 1)
-    result = ReadResult(0, buffers, -1)
-    finish(watch.sent(client, log, offset, result))
-    return watch.runs["t-0"][0].end
+    (watch, notes), log = watching(), Partition("t-0")
+    finish(watch.sent(Connected(), log, offset, ReadResult(0, buffers, -1)))
+    return notes[0].end if notes and isinstance(notes[0], Sent) else offset
 
 
 def batches(*sizes: int) -> bytes:
@@ -56,8 +76,8 @@ def test_a_batch_may_be_in_several_buffers(size: int) -> None:
 def test_many_batches_take_turns() -> None:
     """A fetch of tiny batches does not block other work."""
     data = batches(*[1] * (2 * BATCHES_AT_ONCE + 1))
-    watch, log = FetchWatch(), Partition("t-0")
-    work = watch.sent(Client("c", "/h", 1), log, 0, ReadResult(0, [data], -1))
+    watch, _ = watching()
+    work = watch.sent(Connected(), Partition("t-0"), 0, ReadResult(0, [data], -1))
     assert sum(1 for _ in work) == 2
 
 
@@ -66,35 +86,75 @@ async def fetched(client: WireClient, offset: int) -> None:
     await client.call("Fetch", 12, requests.fetch(offset))
 
 
-async def test_consecutive_answers_are_one_run() -> None:
-    """A jump, and another connection, begin a new run."""
+def of_partition(notes: list[Note]) -> list[tuple[str, int, int]]:
+    """The notes of a partition: kind, offset, and number of the connection."""
+    return [
+        (type(note).__name__, note.offset, note.client.connection or 0)
+        for note in notes
+        if isinstance(note, Asked | Sent | OutOfRange)
+    ]
+
+
+async def test_only_news_is_noted() -> None:
+    """A first position, one behind new records, a jump; not one that waits on."""
+    watch, notes = watching()
     async with (
-        Broker(watch_fetches=True) as broker,
+        Broker() as broker,
         connected(broker) as one,
         connected(broker) as two,
     ):
+        broker.cluster.fetch_watch = watch
         broker.cluster.create_topic("t", 1)
-        for offset in (0, 5):
-            await one.call("Produce", 9, requests.produce((0, batches(5))))
+        await one.call("Produce", 9, requests.produce((0, batches(5))))
+        for offset in (0, 5, 5, 5, 3, 99):
             await fetched(one, offset)
-        await fetched(one, 10)
-        await fetched(two, 10)
-        await fetched(one, 3)
-        watch = broker.cluster.fetch_watch
-        assert watch is not None
-        runs = watch.runs["t-0"]
-        assert [(each.first, each.end) for each in runs] == [(0, 10), (10, 10), (3, 10)]
-        assert [each.client.connection for each in runs] == [1, 2, 1]
+        await fetched(two, 5)
+        assert of_partition(notes) == [
+            ("Asked", 0, 1),
+            ("Sent", 0, 1),
+            ("Asked", 5, 1),
+            ("Asked", 3, 1),
+            ("Sent", 3, 1),
+            ("Asked", 99, 1),
+            ("OutOfRange", 99, 1),
+            ("Asked", 5, 2),
+        ]
 
 
-async def test_a_deleted_topic_is_forgotten() -> None:
-    """The records of a new topic with its name are different ones."""
-    async with Broker(watch_fetches=True) as broker, connected(broker) as client:
+async def test_each_assignment_makes_positions_news() -> None:
+    """A member that gets its partition back may ask for the same offset again."""
+    watch, notes = watching()
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.fetch_watch = watch
         broker.cluster.create_topic("t", 1)
-        await client.call("Produce", 9, requests.produce((0, batches(5))))
         await fetched(client, 0)
-        watch = broker.cluster.fetch_watch
-        assert watch is not None
-        assert watch.runs.keys() == {"t-0"}
+        await fetched(client, 0)
+        watch.round += 1
+        await fetched(client, 0)
+        assert of_partition(notes) == [("Asked", 0, 1), ("Asked", 0, 1)]
+
+
+async def test_a_response_counts_as_read_when_the_client_closes() -> None:
+    """Unless it had not read all of it: then the system resets the connection."""
+    watch, notes = watching()
+    async with Broker() as broker:
+        broker.cluster.fetch_watch = watch
+        broker.cluster.create_topic("t", 1)
+        async with connected(broker) as one, connected(broker) as two:
+            await one.call("Produce", 9, requests.produce((0, batches(5))))
+            one.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await one.send("Fetch", 11, requests.fetch(0))
+            await fetched(two, 0)
+            one.writer.transport.abort()
+    ended = {n.client.connection: n.was_read for n in notes if isinstance(n, Ended)}
+    assert ended == {1: False, 2: True}
+
+
+async def test_a_deleted_topic_is_noted() -> None:
+    """The records of a new topic with its name are different ones."""
+    watch, notes = watching()
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.fetch_watch = watch
+        broker.cluster.create_topic("t", 1)
         await client.call("DeleteTopics", 6, requests.delete_topics("t"))
-        assert not watch.runs
+        assert notes == [Dropped("t", 0)]

@@ -98,10 +98,11 @@ async def asking(
     token: str | None = None,
     clock: Mode = "real",
     config: Mapping[str, object] = FAST,
+    watch_fetches: bool = False,
 ) -> AsyncIterator[Asking]:
     """A broker with this number of nodes, with HTTP, and a client of it."""
     async with (
-        Broker(config, nodes=nodes, clock=clock) as broker,
+        Broker(config, nodes=nodes, clock=clock, watch_fetches=watch_fetches) as broker,
         Control(broker, host, token=token) as control,
         aiohttp.ClientSession(f"http://127.0.0.1:{control.port}") as session,
     ):

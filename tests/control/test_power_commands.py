@@ -163,6 +163,31 @@ def test_conditions_by_commands(there: Shell, member: Member) -> None:
     assert wrong == "--committed 't:0': must be TOPIC:PARTITION:OFFSET"
 
 
+def test_the_account_of_delivery(there: Shell, name: str) -> None:
+    """A group that an admin resets reads its records again: --check exits with 1."""
+    there.done("topics", "create", name)
+    there.sent(name, b"a\nb\n")
+    read = ("consume", name, "--group", name, "--from-beginning", "-qn2")
+    there.done(*read)
+    account = ("group", "delivery", name, "--check")
+    assert there.done(*account) == (
+        f"group {name}: 2 records: each delivered once and committed\n"
+    )
+    reset = ("groups", "reset-offsets", name, "--topic", name, "--to-earliest")
+    there.done(*reset, "--execute")
+    there.done(*read)
+    code, out, _ = there.run(*account)
+    sentence, _, _, again, back = out.splitlines()
+    assert (code, "2 handled and sent again" in sentence) == (1, True)
+    cells = again.split()
+    assert cells[:3] == [f"{name}-0", "0-1", "2"]
+    assert "sent again, handled before" in again
+    assert again.endswith("an admin reset the offset")
+    assert back.split()[:4] == [f"{name}-0", "2", "to", "0"]
+    found = json.loads(there.done("group", "delivery", name, "--json", "--peek"))
+    assert found["again_certain"] == 2
+
+
 def test_a_wait_is_interrupted(
     there: Shell, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,8 +6,8 @@ A block may use these names without making them:
     group            its group "billing", Stable, with members billing-1 and billing-2
     broker           a broker on the block's event loop
     billing          its group "billing", Stable, with the same two members
-    service          service(bootstrap_servers, client_id="billing-1"), a coroutine
-                     that consumes "orders"
+    service          service(bootstrap_servers, client_id="billing-1", handled=...), a
+                     coroutine that consumes "orders", and awaits handled(record)
     start_consumer   start_consumer(bootstrap_servers): the same as a process
 
 Both brokers have a topic "orders" with 60 records in 3 partitions.
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import pytest
@@ -33,24 +33,62 @@ ADDRESSES: Final = ("127.0.0.1:9092", "localhost:9092")
 MEMBERS: Final = ("billing-1", "billing-2")
 
 
-def consumer(bootstrap_servers: str, client_id: str) -> Consumer:
+Handled = Callable[[Any], Awaitable[object]]
+
+
+def consumer(bootstrap_servers: str, client_id: str, **settings: Any) -> Consumer:
     """A member of the group "billing" that consumes "orders"."""
     return Consumer(
         "orders",
         bootstrap_servers=bootstrap_servers,
         group_id="billing",
         client_id=client_id,
-        auto_offset_reset="earliest",
         heartbeat_interval_ms=50,
-        auto_commit_interval_ms=50,
+        **{
+            "auto_offset_reset": "earliest",
+            "auto_commit_interval_ms": 50,
+            **settings,
+        },
     )
 
 
-async def service(bootstrap_servers: str, client_id: str = MEMBERS[0]) -> None:
+async def service(
+    bootstrap_servers: str, client_id: str = MEMBERS[0], handled: Handled | None = None
+) -> None:
     """Consumes the topic "orders" in the group "billing"."""
     async with consumer(bootstrap_servers, client_id) as member:
-        while True:
-            await member.getmany(timeout_ms=50)
+        await consume(member, handled)
+
+
+async def consume(member: Consumer, handled: Handled | None, every: int = 0) -> None:
+    """Handles all records; commits after each `every`, or never."""
+    count = 0
+    while True:
+        for partition, records in (await member.getmany(timeout_ms=50)).items():
+            for record in records:
+                count += 1
+                if handled is not None:
+                    await handled(record)
+                if every and count % every == 0:
+                    await member.commit({partition: record.offset + 1})
+
+
+async def careless(
+    bootstrap_servers: str, client_id: str = MEMBERS[0], handled: Handled | None = None
+) -> None:
+    """A service that never commits."""
+    settings = {"enable_auto_commit": False}
+    async with consumer(bootstrap_servers, client_id, **settings) as member:
+        await consume(member, handled)
+
+
+async def late(
+    bootstrap_servers: str, client_id: str = MEMBERS[0], handled: Handled | None = None
+) -> None:
+    """A service that commits after each 5 records, and not when it loses them."""
+    settings = {"enable_auto_commit": False}
+    async with consumer(bootstrap_servers, client_id, **settings) as member:
+        await consume(member, handled, every=5)
 
 
 def start_consumer(bootstrap_servers: str) -> subprocess.Popen[bytes]:

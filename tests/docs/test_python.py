@@ -116,11 +116,17 @@ def needs(text: str) -> str:
     return "\n".join([*lines, ""])
 
 
-@pytest.mark.parametrize("page", SUITES)
-def test_the_tests_of_a_page_pass(
-    page: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its files, put together from its blocks; a test without a file is one, too."""
+def play(page: str, pytester: pytest.Pytester, **changes: str) -> dict[str, int]:
+    """Runs the tests of a page, put together from its blocks.
+
+    Args:
+        page: the page. A test without a file is one, too.
+        pytester: runs them.
+        changes: `old` is replaced by `new` in them.
+
+    Returns:
+        How many passed, failed, and so on; and how many there are at least.
+    """
     files: dict[str, str] = {}
     for number, block in enumerate(b for b in TESTS if b.page == page):
         found = _FILE.match(block.text)
@@ -129,20 +135,54 @@ def test_the_tests_of_a_page_pass(
     for name, text in files.items():
         path = pytester.path / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(needs(text) + text)
-    # Programs that tests start find the page's modules, too.
-    monkeypatch.syspath_prepend(pytester.path)
+        whole = needs(text) + text
+        if changes:
+            assert changes["old"] in whole
+            whole = whole.replace(changes["old"], changes["new"])
+        path.write_text(whole)
     pytester.makeini(
         "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function"
     )
-    count = sum(text.count("def test_") for text in files.values())
     # pytester forgets the modules that a suite imports, and loads all plugins.
     for name in SLOW_TO_IMPORT:
         import_module(name)
     result = pytester.runpytest_inprocess("--strict-markers", "-q", *NOT_USED)
-    outcomes = result.parseoutcomes()
-    assert outcomes.keys() == {"passed"}
-    assert outcomes["passed"] >= count  # a test with parameters counts more than once
+    count = sum(text.count("def test_") for text in files.values())
+    return {**result.parseoutcomes(), "count": count}
+
+
+@pytest.mark.parametrize("page", SUITES)
+def test_the_tests_of_a_page_pass(
+    page: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files, put together from its blocks."""
+    # Programs that tests start find the page's modules, too.
+    monkeypatch.syspath_prepend(pytester.path)
+    outcomes = play(page, pytester)
+    assert outcomes.keys() == {"passed", "count"}
+    # A test with parameters counts more than once.
+    assert outcomes["passed"] >= outcomes["count"]
+
+
+_REVOCATION: Final = "docs/how-to/test-a-commit-on-revocation.md"
+_SERVICE: Final = "import service"
+
+
+@pytest.mark.parametrize(
+    ("page", "old", "new"),
+    [
+        ("README.md", _SERVICE, "import careless as service"),
+        ("README.md", _SERVICE, "import late as service"),
+        (_REVOCATION, "await self.consumer.commit()", "pass"),
+        (_REVOCATION, "if revoked:", "if len(revoked) > 2:"),
+    ],
+)
+def test_a_service_that_breaks_an_assertion_fails_it(
+    page: str, old: str, new: str, pytester: pytest.Pytester
+) -> None:
+    """The printed tests are no decoration."""
+    outcomes = play(page, pytester, old=old, new=new)
+    assert outcomes.keys() == {"failed", "count"}
 
 
 def test_the_runner_finds_blocks() -> None:

@@ -101,6 +101,17 @@ class Stream:
             }
         )
 
+    def clock_moves(self, seconds: float, *, credits_heartbeats: bool = False) -> None:
+        """A test moves the clock ahead; what happens on the way follows."""
+        until_ns = self.now + round(seconds * SECOND)
+        self.say(
+            "clock_advanced",
+            generation=None,
+            group=None,
+            until_ns=until_ns,
+            credits_heartbeats=credits_heartbeats,
+        )
+
     # -- members
 
     def comes(self, name: str, instance: str | None = None, **fields: Any) -> None:
@@ -118,19 +129,28 @@ class Stream:
         new = {"cause": "new", "is_first": True}
         self.say("member_joined", name, **{**usual, **new, **fields})
 
+    def comes_back(self, name: str, silent_s: float = 10) -> None:
+        """A static member takes its old place under a new id (KIP-345)."""
+        old = self.ids[name]
+        self._count += 1
+        self.ids[name] = f"{name}-{self._count}"
+        silent_ns = round(silent_s * SECOND)
+        self.say("member_replaced", name, replaced_member_id=old, silent_ns=silent_ns)
+
     def rejoins(self, name: str, cause: str = "rejoin", **fields: Any) -> None:
         """A member's JoinGroup is taken."""
         self.say("member_joined", name, cause=cause, is_first=False, **fields)
 
-    def leaves(self, name: str, reason: str | None = None) -> None:
+    def leaves(self, name: str, reason: str | None = None, **more: Any) -> None:
         """A member sends LeaveGroup."""
-        fields = {"cause": "left", "reason": reason, "was_pending": False}
+        fields = {"cause": "left", "reason": reason, "was_pending": False, **more}
         self.say("member_left", name, **fields)
         self._is_gone(name)
 
-    def expires(self, name: str, silent_s: float = 45) -> None:
+    def expires(self, name: str, silent_s: float = 45, **fields: Any) -> None:
         """A member's session is over."""
-        self.say("member_expired", name, silent_ns=round(silent_s * SECOND))
+        silent_ns = round(silent_s * SECOND)
+        self.say("member_expired", name, silent_ns=silent_ns, **fields)
         self._is_gone(name)
 
     def _is_gone(self, name: str) -> None:
@@ -196,7 +216,9 @@ class Stream:
             members=[self.ids[name] for name in self.members],
         )
 
-    def joined(self, ended: str, began: int) -> None:
+    def joined(
+        self, ended: str, began: int, waits: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         """Its join phase is over."""
         self.generation += 1
         ids = [self.ids[name] for name in self.members]
@@ -206,7 +228,7 @@ class Stream:
             members=ids,
             gained=[],
             lost=[],
-            waits=[],
+            waits=[*waits],
             duration_ns=self.now - began,
             protocol=self.protocol if ids else None,
             leader=ids[0] if ids else None,

@@ -14,9 +14,9 @@ from tests.events.build import recorded
 from kohort.broker.events.account import Account, Accounts, Outcome
 from kohort.broker.events.accounting import UNHEARD, Accounting
 from kohort.broker.events.bus import Events
+from kohort.broker.events.findings.fold import fold
 from kohort.broker.events.words import COOPERATIVE
 from kohort.control.metrics.groups import GroupFold
-from kohort.control.why.fold import fold
 
 ALMOST = 1e-5
 """Seconds are floats in one of them, and ns in the other."""
@@ -31,7 +31,7 @@ def counted(context: Context) -> GroupFold:
     accounting = Accounting(
         lambda _run, node, notice, now: stream.of(node).publish(notice, now),
         lambda _turn: None,
-        lambda _topic, _partition, _time_ns: None,
+        lambda _seconds, _round: None,
     )
     stream.listen(accounting.add, UNHEARD)
     for notice, now in context.noticed():

@@ -85,6 +85,31 @@ def test_pauses_and_partitions_without_a_reader() -> None:
     assert (sum(rebalances.buckets), rebalances.total) == (3, 15)
 
 
+def test_what_was_delivered() -> None:
+    """Accounts of delivery add up, and so do offsets that went back."""
+    t = Telling()
+    for received, again in ((7, 2), (3, 0)):
+        t.tell(
+            "delivery_account",
+            received=received,
+            again_certain=again,
+            again_possible=1,
+            skipped=0,
+        )
+    for cause in ("commit", "admin", "commit"):
+        t.tell("offsets_went_back", cause=cause, rewinds=[{}, {}])
+    counts = t.fold.of("g")
+    t.fold.others.add(counts)
+    for each in (counts, t.fold.others):
+        assert each.delivery == {
+            "received": 10,
+            "again_certain": 2,
+            "again_possible": 2,
+            "skipped": 0,
+        }
+        assert each.went_back == {"commit": 4, "admin": 2}
+
+
 def test_rebalances_from_before_are_not_measured() -> None:
     """Their accounts may come later, where the stream remembers them."""
     t = Telling()
@@ -175,3 +200,26 @@ def test_sums_never_go_down() -> None:
         assert len(t.fold.by_group) <= MOST_GROUPS
     assert sums == [(n, n) for n in range(1, len(sums) + 1)]
     assert OTHERS not in t.fold.by_group
+
+
+def test_findings_of_now() -> None:
+    """Those that were not withdrawn, by key; a deleted group has none."""
+    t = Telling()
+    for key, revision, is_withdrawn in (
+        ("crash-loop/ana-1", 1, False),
+        ("crash-loop/ana-1", 2, False),
+        ("crash-loop/ben-1", 1, False),
+        ("idle-members", 1, False),
+        ("idle-members", 2, True),
+    ):
+        t.tell(
+            "finding",
+            finding=key,
+            code=key.partition("/")[0],
+            revision=revision,
+            is_withdrawn=is_withdrawn,
+        )
+    counts = t.fold.of("g")
+    assert [*counts.findings.values()] == ["crash-loop", "crash-loop"]
+    t.tell("group_state", state="Dead")
+    assert not counts.findings

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -39,6 +42,35 @@ def test_librdkafka_in_a_group_that_is_full_of_itself(kohort: Kohort) -> None:
     assert finding.code == "static-member-refused"
     text = "i-ben was refused while the group still had its old member id"
     assert {each.text for each in finding.evidence} == {text}
+
+
+SERVICE = """
+import sys
+from confluent_kafka import Consumer
+consumer = Consumer({"bootstrap.servers": sys.argv[1], "group.id": "billing",
+    "client.id": sys.argv[2], "heartbeat.interval.ms": 100, "session.timeout.ms": 1000})
+consumer.subscribe(["orders"])
+while True:
+    consumer.poll(0.1)
+"""
+
+
+@pytest.mark.kohort(config={"group.min.session.timeout.ms": 1000})
+def test_a_process_that_is_frozen_again_and_again(kohort: Kohort) -> None:
+    """It hangs, and comes back: no crash loop, and nothing about settings."""
+    kohort.topic("orders")
+    group = kohort.group("billing")
+    command = [sys.executable, "-c", SERVICE, kohort.bootstrap_servers]
+    frozen, _ = (kohort.process([*command, name]) for name in ("ana", "ben"))
+    group.stable(members=2)
+    for _ in range(3):
+        os.killpg(frozen.pid, signal.SIGSTOP)
+        group.stable(members=1)
+        os.killpg(frozen.pid, signal.SIGCONT)
+        group.stable(members=2)
+    (finding,) = group.history().findings
+    assert finding.code == "hung"
+    assert len(finding.evidence) == 3
 
 
 async def test_aiokafka_that_does_not_poll(kohort: Kohort) -> None:

@@ -14,6 +14,7 @@ from kohort.control.commands.why import why
 from kohort.control.group import Group, UnknownGroupError
 from kohort.control.http.server import Control
 from kohort.control.why import history
+from kohort.testing import Kohort
 
 CONFIG = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100}
 
@@ -75,3 +76,20 @@ async def test_a_group_that_there_is_not() -> None:
                 Group(broker, "biling").history()
             with pytest.raises(LookupError, match="the groups are: 'billing'"):
                 Group(broker, "x").history()
+
+
+@pytest.mark.kohort(clock="manual")
+def test_a_clock_that_a_test_moved(kohort: Kohort) -> None:
+    """The advance is the cause, in the sentence and in the only finding."""
+    ana = kohort.member("billing", client_id="ana")
+    ana.join()
+    ana.sync()
+    kohort.clock.advance(46, credit_heartbeats=False)
+    found = kohort.group("billing").history()
+    assert found.explain(found.last).startswith(
+        "Generation 2: ana's session expired 45.0 s after it was last heard of; "
+        "before that, a test moved the clock ahead by 46.0 s; "
+    )
+    assert [each.code for each in found.findings] == ["clock-advanced"]
+    (moved,) = [e for e in kohort.events() if e["kind"] == "clock_advanced"]
+    assert moved["until_ns"] - moved["time_ns"] == 46 * 10**9

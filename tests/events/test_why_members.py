@@ -127,7 +127,8 @@ def comes_and_goes(times: int = 3, *, dies: bool = False, errs: bool = False) ->
     """A member is there for 50 s, again and again; `errs`: it commits afterwards."""
     stream = quiet("ana", "ben")
     for _ in range(times):
-        stream.comes("dora")
+        # It lived for as long as it may work without a poll.
+        stream.comes("dora", rebalance_timeout_ms=50_000 if errs else 300_000)
         stream.rebalance("member_joined", "dora")
         stream.wait(50)
         (stream.expires if dies else stream.leaves)("dora")

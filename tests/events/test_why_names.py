@@ -7,8 +7,8 @@ from tests.coordinator.context import Context
 from tests.events.build import Stream
 from tests.events.consumers import consumer, history_of
 
+from kohort.broker.events.findings.words import duration
 from kohort.control.why import history
-from kohort.control.why.words import duration
 
 
 def test_names_of_any_length(context: Context) -> None:

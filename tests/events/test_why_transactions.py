@@ -6,8 +6,8 @@ from tests.events.build import SECOND, Stream
 from tests.events.findings import findings, quiet
 from tests.events.transactions import Producer
 
+from kohort.broker.events.findings.fold import fold_all
 from kohort.control.why import history
-from kohort.control.why.fold import fold_all
 
 
 def scene(timeout_s: float = 60) -> tuple[Stream, Producer]:
@@ -143,6 +143,20 @@ def test_a_transaction_that_was_aborted_by_its_timeout() -> None:
     assert refused.text == (
         "Produce of client app with epoch 1 was refused (INVALID_PRODUCER_EPOCH)"
         " after the timeout"
+    )
+
+
+def test_a_transaction_that_timed_out_as_the_clock_was_moved() -> None:
+    """Its producer had no time to commit."""
+    stream, producer = scene()
+    producer.begins(3)
+    stream.clock_moves(61, credits_heartbeats=True)
+    stream.wait(61)
+    producer.ends("timeout")
+    found = findings(stream)
+    assert {*found} == {"clock-advanced"}
+    assert found["clock-advanced"].title == (
+        "A test moved the clock ahead by 1 min 1 s: 1 transaction timed out"
     )
 
 

@@ -25,9 +25,10 @@ from tests.interop.scene import HEARTBEAT_MS, PARTITIONS
 from tests.pipeline import silver_oracle
 
 from kohort.broker.events.account import Account
+from kohort.broker.events.findings.words import product
 from kohort.broker.events.words import UNREAD_CAUSES
 from kohort.control.why import History, history
-from kohort.control.why.words import SHORTEST_NS, product
+from kohort.control.why.words import SHORTEST_NS
 
 if TYPE_CHECKING:
     from tests.commands import Serving
@@ -53,7 +54,7 @@ CLOCKS_NS = 50_000_000
 MILLION = 1_000_000
 DIAGNOSES = frozenset(
     {"rolling-restart", "crashed", "crash-loop", "group-full", "max-poll-interval"}
-    | {"session-too-short", "session-too-long", "commit-from-outside"}
+    | {"hung", "session-too-short", "session-too-long", "commit-from-outside"}
 )
 """Findings that name the kind of incident."""
 
@@ -446,13 +447,13 @@ def test_slow_poller(
 
 @pytest.mark.parametrize("library", [KOHORT, AIOKAFKA], ids=lambda each: each.name)
 def test_blocked_loop(play: Play, broker: Serving, library: Library) -> None:
-    """Its session expires while it is alive, which is not a crash."""
+    """Its session expires while it is connected, which is not a crash."""
 
     def told(scene: Scene) -> None:
         incident = stalls(scene, broker, session_ms=MORTAL_MS, poll_ms=None)
-        views = incident.over("session-too-short")
+        views = incident.over("hung")
         assert "slow's session expired" in views.sentence("session_expired")
-        finding = views.findings["session-too-short"]
+        finding = views.findings["hung"]
         unread = product(views.unread_ns("expired"), "partition")
         assert f"partitions had no reader for {unread}" in finding["title"]
 

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.events.account import Account, Accounts, UnreadAccount
-from kohort.broker.events.accounting import LogEnd, count_records
+from kohort.broker.events.accounting import count_records
+from kohort.broker.events.findings.finding import MOST_EVIDENCE
 from kohort.broker.events.formats import spark_schema
 from kohort.broker.events.schema import COMMON
+from kohort.broker.events.sources import LogEnd
+from kohort.control.why.history import histories
 from kohort.pipeline.engine_lookup import engine_of
 from kohort.pipeline.table_functions import EVENTS, Options, TableFunction
 from kohort.pipeline.tables import BY_PATH
@@ -116,6 +119,26 @@ def with_accounts(
             if log_end is not None:
                 for row in found[-1]["unread"]:
                     count_records(row, log_end)
+    return found
+
+
+def with_findings(events: Iterable[Event]) -> list[Event]:
+    """The same, with the findings that the broker publishes when it stops."""
+    found = with_accounts(events)
+    last, sequence = found[-1], max(each["sequence"] for each in found)
+    told = [
+        (group, finding)
+        for group, history in histories(found).items()
+        for finding in history.findings
+    ]
+    for number, (group, finding) in enumerate(told, sequence + 1):
+        common = {field.name: None for field in COMMON}
+        kept = {n: last[n] for n in ("schema", "run", "labels", "node", "time_ns")}
+        own = {"kind": "finding", "group": group, "sequence": number}
+        revision = {"revision": 1, "is_withdrawn": False, "wall_ns": last["wall_ns"]}
+        found.append(
+            {**common, **kept, **own, **revision, **finding.as_json(MOST_EVIDENCE)}
+        )
     return found
 
 

@@ -36,7 +36,7 @@ SESSION_MS = 6_000
 AIOKAFKA_COMMITS = 5
 LIBRDKAFKA_COMMITS = 7
 AFTERWARDS = (5, 2)
-"""Offsets committed after a rebalance; the second rewinds three records."""
+"""Offsets committed after a rebalance; the second goes back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Known:
         refused: names of clients that a full group refused.
         refusals: the number of these refusals.
         commits: number of accepted commits; None: the clients use auto-commit.
-        rewound: records by which commits went back.
+        went_back: commits that went back.
     """
 
     culprits: Mapping[tuple[str, str], int]
@@ -58,7 +58,7 @@ class Known:
     refused: tuple[str, ...] = ()
     refusals: int = 0
     commits: int | None = None
-    rewound: int = 0
+    went_back: int = 0
 
     @property
     def causes(self) -> Mapping[str, int]:
@@ -167,7 +167,7 @@ FULL = Known(
     refused=("dora",),
     refusals=1,
     commits=AIOKAFKA_COMMITS + LIBRDKAFKA_COMMITS + len(AFTERWARDS),
-    rewound=AFTERWARDS[0] - AFTERWARDS[1],
+    went_back=1,
 )
 
 SCRIPTS = {"crash": crash, "rolling": rolling, "full": full}

@@ -91,19 +91,23 @@ def commits(s: Scenes) -> None:
     s.event(*tell, 3601, "commit_refused", error="ILLEGAL_GENERATION", offsets=1)
     s.event(*tell, 3602, "commit_refused", error="UNKNOWN_MEMBER_ID", offsets=1)
     s.event(*tell, 20, "heartbeat", error="REBALANCE_IN_PROGRESS")
-    for at, why, records in (
-        (9, "refused", 7),
-        (3600, "refused", 1),
-        (12, "rewound", 4),
+
+
+def delivery(s: Scenes) -> None:
+    """Accounts in two of three hours, commits that went back, and a second group."""
+    s.run("delivery", 7300)
+    names = ("received", "again_certain", "again_possible", "skipped", "uncommitted")
+    for group, at, *numbers in (
+        ("g", 10, 4, 2, 0, 0, 9),
+        ("g", 20, 6, 0, 3, 0, 5),
+        ("g", 3601, 7, 1, 0, 4, 1),
+        ("h", 5, 1, 0, 0, 0, 6),
     ):
-        s.add(
-            "silver/reprocessed",
-            run="commits",
-            group="g",
-            time_s=at,
-            why=why,
-            records=records,
-        )
+        account = dict(zip(names, numbers, strict=True))
+        s.event("delivery", group, at, "delivery_account", **account)
+    rewinds = [{"offset": 1}, {"offset": 2}]
+    s.event("delivery", "g", 3602, "offsets_went_back", rewinds=rewinds)
+    s.event("delivery", "g", 7250, "heartbeat")
 
 
 def partitions(s: Scenes) -> None:
@@ -268,6 +272,7 @@ def scenes() -> Scenes:
         nothing,
         percentiles,
         commits,
+        delivery,
         partitions,
         work,
         refusals,

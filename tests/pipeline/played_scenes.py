@@ -160,15 +160,15 @@ def _quick(script: Script) -> Script | None:
 
 CHANGES: Final[dict[str, Callable[[Script], Script | None]]] = {
     "crash-loop": _mended,
-    "static-membership": _static,
-    "session-timeout-higher": _longer,
-    "session-timeout-lower": _shorter,
-    "cooperative-rebalancing": _cooperative,
+    "rolling-restart": _static,
+    "session-too-short": _longer,
+    "crashed": _shorter,
+    "eager-for-nothing": _cooperative,
     "max-poll-interval": _polling,
     "slow-to-rejoin": _quick,
-    "initial-delay": _delayed,
+    "many-initial-rebalances": _delayed,
 }
-"""By rule: a script with its setting changed; None: it is that already."""
+"""By finding: a script with its setting changed; None: it is that already."""
 
 
 @cache

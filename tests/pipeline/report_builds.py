@@ -94,7 +94,9 @@ def _metrics(made: Made, groups: list[dict[str, Any]]) -> None:
                 "commits": 100,
                 "commit_failures": 3 if place == 1 else 0,
                 "commit_failures_by_error": {IMAGE: 3} if place == 1 else None,
-                "records_reprocessed": 41 if place == 1 else 0,
+                "received": 900 if place == 1 else 0,
+                "again_certain": 41 if place == 1 else 0,
+                "uncommitted": 7 if place == 1 else None,
             }
             for place, group in enumerate(groups)
         ),
@@ -164,41 +166,52 @@ def _causes(made: Made, groups: list[dict[str, Any]]) -> None:
 
 def _advice(made: Made, groups: list[dict[str, Any]]) -> None:
     made.rows(
-        "gold/settings",
+        "gold/findings",
         {
             **groups[0],
-            "rule": "static-membership",
+            "code": "rolling-restart",
+            "findings": 1,
+            "sure": 0,
+            "title": f"7 members, among them {IMAGE}, restarted",
+            "advice": SCRIPT,
             "setting": "group.instance.id",
-            "where": "client",
             "suggested": SCRIPT,
-            "evidence": f"7 of 9 departures of {IMAGE} were restarts.",
-            "cases": 7,
-            "rebalances_saved": 11,
+            "cases": 11,
+            "downtime_s": 60.0,
             "downtime_saved_s": 55.5,
-            "together_s": 61.5,
-            "confidence": 0.7,
         },
         {
             **groups[0],
-            "rule": "delay",
+            "code": "many-initial-rebalances",
+            "findings": 1,
+            "sure": 1,
+            "title": "2 of 3 members came too late",
             "setting": "group.initial.rebalance.delay.ms",
-            "where": "broker",
+            "current": "3000",
             "suggested": "6000",
-            "evidence": "2 of 3 members came too late.",
             "cases": 2,
+            "downtime_s": 20.0,
             "downtime_saved_s": 14.5,
-            "together_s": 61.5,
-            "confidence": 0.5,
         },
         {
             **groups[2],
-            "rule": "group-max-size",
+            "code": "group-full",
+            "findings": 1,
+            "sure": 1,
+            "title": "17 joins were refused",
             "setting": "group.max.size",
-            "where": "broker",
             "suggested": "7",
-            "evidence": "17 joins were refused.",
             "cases": 17,
-            "confidence": 0.35,
+            "downtime_s": 0.0,
+        },
+        {
+            **groups[1],
+            "code": "crashed",
+            "findings": 1,
+            "sure": 1,
+            "title": "Members crashed",
+            "cases": 1,
+            "downtime_s": 45.0,
         },
     )
     made.rows(
@@ -361,15 +374,23 @@ def _silver(made: Made, groups: list[dict[str, Any]]) -> None:
         ),
     )
     made.rows(
-        "silver/reprocessed",
-        {
-            **groups[1],
-            "topic": "t",
-            "partition": 0,
-            "time_ns": BASE_NS,
-            "why": "refused",
-            "records": 41,
-        },
+        "silver/delivery",
+        *(
+            {
+                **groups[1],
+                "topic": "t",
+                "partition": 0,
+                "time_ns": BASE_NS,
+                "what": what,
+                "reason": reason,
+                "records": records,
+            }
+            for what, reason, records in (
+                ("again_certain", "commit_refused", 41),
+                ("skipped", "deleted", 1),
+                ("went_back", SCRIPT, None),
+            )
+        ),
     )
     made.rows(
         "silver/refusals",

@@ -181,35 +181,6 @@ def commits(events: Sequence[Event]) -> list[Row]:
     ]
 
 
-def reprocessed(events: Sequence[Event]) -> list[Row]:
-    """Records that were processed again, in any order."""
-    found = list[Row]()
-    by_partition: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    for row in commits(events):
-        by_partition[row["topic"], row["partition"]].append(row)
-    for rows in by_partition.values():
-        accepted = [at for at, row in enumerate(rows) if row["error"] is None]
-        for b, a in itertools.pairwise(accepted):
-            now, before = rows[a], rows[b]["offset"]
-            refused = [
-                row["offset"]
-                for row in rows[b + 1 : a]
-                if row["member_id"] != now["member_id"]
-            ]
-            shown = {}
-            if refused:
-                shown["refused"] = min(now["offset"], max(refused)) - before
-            if now["member_id"]:
-                shown["rewound"] = before - now["offset"]
-            names = "topic", "partition", "time_ns", "node", "sequence", "member_id"
-            found += [
-                {**{n: now[n] for n in names}, "why": why, "records": records}
-                for why, records in shown.items()
-                if records > 0
-            ]
-    return found
-
-
 def lags(events: Sequence[Event], rebalances: Sequence[Row]) -> list[Row]:
     """Lag of those of these rebalances that completed, in order."""
     committed: dict[tuple[str, int], int] = {}

@@ -32,7 +32,19 @@ EVENT_SCHEMA = StructType(
         StructField("group", StringType()),
         StructField("kind", StringType()),
         StructField("time_ns", LongType()),
+        StructField("node", LongType()),
+        StructField("sequence", LongType()),
         StructField("error", StringType()),
+        *(
+            StructField(name, LongType())
+            for name in (
+                *("received", "again_certain", "again_possible"),
+                *("skipped", "uncommitted"),
+            )
+        ),
+        StructField(
+            "rewinds", ArrayType(StructType([StructField("offset", LongType())]))
+        ),
         StructField(
             "offsets",
             ArrayType(

@@ -25,7 +25,8 @@ _COUNTS = {
     *("members_most", "storms", "storm_rebalances", "refused_full", "offsets"),
     *("refused_full_names", "partitions_moved", "partitions_moved_least", "expired"),
     *("expired_unread_s", "metadata_bytes", "assignment_bytes", "commits", "lag_built"),
-    *("commit_failures", "records_reprocessed", "records_rewound"),
+    *("commit_failures", "received", "again_certain", "again_possible"),
+    *("skipped", "went_back"),
 }
 """Columns of gold's metrics that are 0 where there is nothing."""
 

@@ -146,7 +146,7 @@ def test_gold_is_what_the_script_says(played: Played, group: str) -> None:
     assert {row["name"] for row in refusals} == {*known.refused}
     if known.commits is not None:
         assert gold["commits"] == known.commits
-    assert gold["records_rewound"] == known.rewound
+    assert gold["went_back"] == known.went_back
 
 
 def test_commits_are_those_of_the_file(played: Played) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.events import counted, rows, with_accounts
+from tests.pipeline.events import counted, rows, with_findings
 from tests.pipeline.played_scenes import SCRIPTS, played
 from tests.pipeline.silver_rows import check_plan
 from tests.pipeline.test_lag_slices import commits, hot_group
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-SETTINGS = "gold/settings"
+FINDINGS = "gold/findings"
 
 
 @contextlib.contextmanager
@@ -53,8 +53,8 @@ def tables_of(lake: Lake, file: Path) -> Mapping[str, Counter[str]]:
 
 
 def test_both_engines_make_the_same_tables(lake: Lake, tmp_path: Path) -> None:
-    """The groups play scripts; nearly all rules of settings speak for one of them."""
-    told = (with_accounts(played(name).events(name, "g")) for name in SCRIPTS)
+    """The groups play scripts, with findings about most of them."""
+    told = (with_findings(played(name).events(name, "g")) for name in SCRIPTS)
     file = tmp_path / "events.jsonl"
     with file.open("w") as lines:
         for event in itertools.chain.from_iterable(told):
@@ -65,12 +65,11 @@ def test_both_engines_make_the_same_tables(lake: Lake, tmp_path: Path) -> None:
         theirs = tables_of(Lake(local, tmp_path / "local"), file)
     for path, expected in ours.items():
         assert theirs[path] == expected, path
-    assert len(ours[SETTINGS]) > len(SCRIPTS) / 2
-    # Rules have their tests on the local engine, whose plans are others.
+    assert len(ours[FINDINGS]) > len(SCRIPTS) / 2
     made = builds.current(lake)
     assert made is not None
     frames = {table.path: builds.read(lake, made, table) for table in TABLES}
-    check_plan(SETTINGS, gold.TABLE_FUNCTIONS[SETTINGS](frames, Options()))
+    check_plan(FINDINGS, gold.TABLE_FUNCTIONS[FINDINGS](frames, Options()))
 
 
 def test_kept_rows_can_be_read_twice() -> None:

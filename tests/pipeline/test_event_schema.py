@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.pipeline.test_stream import told, without_nulls
 
-from kohort.broker.events import advice, words
+from kohort.broker.events import words
 from kohort.broker.events.formats import spark_schema
 from kohort.broker.events.schema import BY_NAME, SCHEMA_VERSION
 from kohort.pipeline import bronze, event_schema
@@ -27,9 +27,8 @@ as Parquet, with the columns of that time."""
 
 
 def text() -> str:
-    """The file: the wide table, the kinds, the words, and the thresholds of advice."""
-    shared = {"words": words.as_json(), "advice": advice.as_json()}
-    more = {"kinds": sorted(BY_NAME), **shared}
+    """The file: the wide table, the kinds, and the words."""
+    more = {"kinds": sorted(BY_NAME), "words": words.as_json()}
     return json.dumps({**spark_schema(), **more}, indent=1) + "\n"
 
 
@@ -56,8 +55,10 @@ def test_the_samples_are_older() -> None:
     """They lack the new fields, and have all kinds but those of the stream itself."""
     events = sample_events()
     kinds = {str(each["kind"]) for each in events}
-    new = {"append_failed", "commanded", "fault_struck", "rebalance_account"}
-    new |= {"member_disconnected", "unread_account"}
+    new = {"append_failed", "commanded", "fault_struck", "finding"}
+    new |= {"rebalance_account", "clock_advanced", "delivery_account"}
+    new |= {"offsets_went_back", "offsets_unchecked", "unread_account"}
+    new |= {"member_disconnected", "member_fenced"}
     new |= {kind for kind in BY_NAME if kind.startswith("transaction_")}
     assert BY_NAME.keys() - kinds <= {"heartbeat", "events_lost"} | new
     assert "end_offset" not in json.dumps(events)

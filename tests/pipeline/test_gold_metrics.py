@@ -31,6 +31,7 @@ PATHS = (
     "gold/culprits",
     "gold/waited_for",
 )
+DELIVERED = ("received", "again_certain", "again_possible", "skipped", "went_back")
 NUMBERS = (
     "rebalances",
     "completed",
@@ -46,8 +47,7 @@ NUMBERS = (
     "commits",
     "offsets",
     "commit_failures",
-    "records_reprocessed",
-    "records_rewound",
+    *DELIVERED,
     "lag_built",
 )
 SECONDS = (
@@ -241,12 +241,17 @@ def test_commits_are_events_and_offsets_are_what_is_in_them(gold: Made) -> None:
         )
 
 
-def test_records_processed_twice(gold: Made) -> None:
-    """Records after refused commits and after rewound offsets are separate counts."""
-    names = ("records_reprocessed", "records_rewound")
-    whole = some(gold.row("gold/groups", run="commits"), *names)
-    assert by_hour(gold, "commits", *names) == {0: (7, 4), 1: (1, 0)}
-    assert whole == (8, 4)
+def test_the_account_of_delivery_adds_up(gold: Made) -> None:
+    """Records not committed are those of each group's last account."""
+    names = (*DELIVERED, "uncommitted")
+    assert by_hour(gold, "delivery", *names) == {
+        0: (10, 2, 3, 0, 0, 5),
+        1: (7, 1, 0, 4, 2, 1),
+        2: (0, 0, 0, 0, 0, None),
+    }
+    found = {row["group"]: row for row in gold.rows("gold/groups", run="delivery")}
+    assert some(found["g"], *names) == (17, 3, 3, 4, 2, 1)
+    assert some(gold.row("gold/runs", run="delivery"), *names) == (18, 3, 3, 4, 2, 7)
 
 
 def test_maps_are_in_the_order_of_their_keys(gold: Made) -> None:

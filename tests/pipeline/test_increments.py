@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.events import Event, counted, rows, with_accounts
+from tests.pipeline.events import Event, counted, rows, with_accounts, with_findings
 from tests.pipeline.played_scenes import played
 from tests.pipeline.random_histories import history
 from tests.pipeline.test_transactions import known
@@ -39,10 +39,13 @@ def spark(without_java: SparkSession) -> SparkSession:
 
 def told(name: str) -> list[Event]:
     """The events of a scene, as a run of its name that can be compared."""
-    events = with_accounts(played(name).events(name, "g"))
+    events = with_findings(played(name).events(name, "g"))
     delay_ms = "3000" if name == SECOND else "0"
     labels = {"scenario": "one", "seed": "1", DELAY: delay_ms}
-    return [{**event, "labels": labels} for event in events]
+    rewind = {"topic": "t", "partition": 0, "previous": 9, "offset": 5}
+    last, number = events[-1], max(each["sequence"] for each in events) + 1
+    back = {"kind": "offsets_went_back", "sequence": number, "rewinds": [rewind]}
+    return [{**event, "labels": labels} for event in (*events, {**last, **back})]
 
 
 def write(path: Path, events: Iterable[Event]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.events.findings import quiet
-from tests.pipeline.events import Event, as_run, frame, made, rows, with_accounts
+from tests.pipeline.events import Event, as_run, frame, made, rows, with_findings
 
 from kohort.control.why import history
 
@@ -41,7 +41,6 @@ def restarted(away_s: float) -> Sequence[Event]:
 def test_all_views_count_the_same_restarts(spark: SparkSession, tmp_path: Path) -> None:
     """Three members were away for 400 s, and three others for 700: those were not."""
     from kohort.pipeline import gold, silver
-    from kohort.pipeline.gold.settings.members import lives, of_members
     from kohort.pipeline.report.queries import ask
 
     events = [*restarted(400), *restarted(700)]
@@ -58,17 +57,14 @@ def test_all_views_count_the_same_restarts(spark: SparkSession, tmp_path: Path) 
     assert " was back after " not in history(events, "away 700").text()
 
     functions = {**silver.TABLE_FUNCTIONS, **gold.TABLE_FUNCTIONS}
-    tables = made(functions, frame(spark, tmp_path, with_accounts(events)), tmp_path)
-    counted = {row["group"]: row for row in rows(of_members(lives(tables)))}
-    assert (counted["away 400"]["back"], counted["away 400"]["back_processes"]) == (
-        3,
-        3,
-    )
-    assert counted["away 400"]["back_ns"] == 400 * 10**9
-    assert not counted["away 700"]["back"]
-    # Partitions that wait for a static member are without a reader for longer.
-    rules = {row["rule"] for row in rows(tables["gold/settings"])}
-    assert "static-membership" not in rules
+    tables = made(functions, frame(spark, tmp_path, with_findings(events)), tmp_path)
+    (rolled,) = [
+        row for row in rows(tables["gold/findings"]) if row["code"] == "rolling-restart"
+    ]
+    assert (rolled["group"], rolled["cases"]) == ("away 400", 6)
+    # Without assignments, nobody knows what that saves.
+    assert rolled["setting"] == "group.instance.id"
+    assert rolled["downtime_saved_s"] is None
 
     for name in ("returns", "memberships"):
         tables[f"silver/{name}"].createOrReplaceTempView(f"silver_{name}")

@@ -105,7 +105,6 @@ def silver(
         "silver/ownership",
         "silver/pauses",
         "silver/commits",
-        "silver/reprocessed",
         "silver/unread",
         "silver/returns",
         "silver/moves",
@@ -127,7 +126,6 @@ def test_a_table_is_what_loops_make_of_its_words(
             "silver/unread": lambda e, _: silver_oracle.unread(e),
             "silver/returns": lambda e, _: silver_oracle.returns(e),
             "silver/commits": lambda e, _: silver_oracle.commits(e),
-            "silver/reprocessed": lambda e, _: silver_oracle.reprocessed(e),
             "silver/moves": lambda e, _: silver_oracle.moves(e),
             "silver/lags": silver_oracle.lags,
         }[path](own, rebalances)

@@ -429,17 +429,46 @@ def test_every_offset_of_a_commit_is_a_row(silver: Silver) -> None:
     assert [row["is_first"] for row in found[:4]] == [True, False, True, False]
 
 
-def test_records_whose_commit_was_refused_are_processed_again(silver: Silver) -> None:
-    """Ben restarts at 100, although ana had processed up to 180, and reaches 170.
+@scene
+def _delivered() -> Sequence[Event]:
+    stream = pair()
 
-    If the member keeps its partition, a refused commit loses nothing. An admin rewinds
-    offsets on purpose; a member that rewinds them processes records again.
-    """
-    found = silver("reprocessed", "commits", "sequence")
-    assert [
-        (row["why"], row["records"], row["member_id"], row["partition"])
-        for row in found
-    ] == [("refused", 70, "ben-2", 0), ("rewound", 40, "ben-2", 0)]
+    def records(first: int, end: int, **more: Any) -> Event:
+        counted = {"first": first, "end": end, "records": end - first}
+        return {"topic": "t", "partition": 0, **counted, **more}
+
+    stream.say(
+        "delivery_account",
+        again=[
+            records(
+                *(4, 6),
+                is_certain=is_certain,
+                previous_reader="ana-1",
+                reader="ben-2",
+                reason_again="expired",
+            )
+            for is_certain in (True, False)
+        ],
+        skips=[records(6, 9, reader="ben-2", reason_skipped="deleted")],
+    )
+    back = {"topic": "t", "partition": 1, "offset": 2, "previous_offset": 5}
+    stream.say("offsets_went_back", "ana", cause="commit", rewinds=[back])
+    stream.say("offsets_went_back", cause="admin", client_id="cli", rewinds=[back])
+    return stream.events
+
+
+def test_the_rows_of_the_account_of_delivery(silver: Silver) -> None:
+    """Records sent again and skipped, and commits that went back, with names."""
+    found = silver("delivery", "delivered")
+    found.sort(key=lambda row: (row["sequence"], row["what"], row["position"]))
+    names = ("what", "first", "end", "records", "reason", "name", "previous_id")
+    assert [tuple(row[name] for name in names) for row in found] == [
+        ("again_certain", 4, 6, 2, "expired", "ben", "ana-1"),
+        ("again_possible", 4, 6, 2, "expired", "ben", "ana-1"),
+        ("skipped", 6, 9, 3, "deleted", "ben", None),
+        ("went_back", 2, 5, None, "commit", "ana", None),
+        ("went_back", 2, 5, None, "admin", "cli", None),
+    ]
 
 
 @scene

@@ -62,6 +62,78 @@ def test_a_failure_tells_the_story_of_each_group(suite: pytest.Pytester) -> None
     result.stdout.no_fnmatch_line("*kohort timeline*")
 
 
+def test_a_story_runs_to_the_present(suite: pytest.Pytester) -> None:
+    """A hold that goes on lasts until the report, not until the last event."""
+    suite.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.kohort(clock="manual")
+        def test_a_group(kohort):
+            kohort.group("billing").hold()
+            kohort.member("billing", client_id="ben").join(wait=False)
+            kohort.group("billing").until(state="PreparingRebalance")
+            kohort.clock.advance(7)
+            assert not kohort.clock.now()
+        """
+    )
+    suite.runpytest_inprocess().stdout.fnmatch_lines(
+        [
+            "group billing: 1 rebalance in 7.0 s, which took 7.0 s",
+            "After *; a test held the group in PreparingRebalance for 7.0 s; still *",
+        ]
+    )
+
+
+REREADS = """
+    import sys
+    import pytest
+
+    CONSUME = [sys.executable, "-m", "kohort", "consume", "orders", "-qn3"]
+
+    @pytest.fixture
+    def late():
+        # Set up before the broker, so it ends after it.
+        yield
+        assert not {in_teardown}
+
+    @pytest.mark.kohort(data_dir={data_dir})
+    def test_a_group(late, kohort):
+        kohort.topic("orders", partitions=1, records=3)
+        kohort.process(
+            [*CONSUME, "--group=billing", "--from-beginning"],
+            env={{"KOHORT_BOOTSTRAP_SERVERS": kohort.bootstrap_servers}},
+        ).wait()
+        kohort.member("fine").join()
+        ben = kohort.member("billing", topics=["orders"], client_id="ben")
+        ben.join()
+        ben.sync()
+        ben.commit({{("orders", 0): 1}})
+        assert {in_teardown}
+"""
+
+
+@pytest.mark.parametrize("data_dir", [False, True])
+@pytest.mark.parametrize("in_teardown", [False, True])
+def test_a_failure_tells_what_was_delivered(
+    suite: pytest.Pytester, *, in_teardown: bool, data_dir: bool
+) -> None:
+    """By group, if there is anything to say; also when the broker has stopped."""
+    suite.makepyfile(REREADS.format(in_teardown=in_teardown, data_dir=data_dir))
+    result = suite.runpytest_inprocess()
+    result.assert_outcomes(
+        passed=in_teardown, failed=not in_teardown, errors=in_teardown
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "*- kohort delivery billing -*",
+            "group billing: 3 records: * the committed offset went back once*",
+            "  orders-0: ben committed 1 after 3",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*kohort delivery fine*")
+
+
 @pytest.mark.parametrize("prefix", ["", "async "])
 def test_an_error_of_kohort_shows_the_line_of_the_test(
     suite: pytest.Pytester, prefix: str

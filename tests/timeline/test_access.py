@@ -88,7 +88,7 @@ def test_a_screen_reader_hears_the_rows_as_they_are_seen(show: Show) -> None:
 def test_everything_that_can_be_used_has_a_name(show: Show) -> None:
     """In each view, and in the explanation."""
     shown = show(streams.story())
-    for view in ("chart", "findings", "rebalances", "members", "marks"):
+    for view in ("chart", "findings", "delivery", "rebalances", "members", "marks"):
         shown.page.locator(f"#tab-{view}").click()
         if view == "chart":
             shown.mark("The leader, orders-consumer-1").click()
@@ -96,7 +96,7 @@ def test_everything_that_can_be_used_has_a_name(show: Show) -> None:
         assert len(found) > 15
         assert [node for node in found if not name(node)] == []
     selected = [node for node in tree(shown) if role(node) == "tab"]
-    assert [said(node, "selected") for node in selected] == [False] * 4 + [True]
+    assert [said(node, "selected") for node in selected] == [False] * 5 + [True]
 
 
 def test_the_keyboard_goes_through_the_page_and_is_seen(show: Show) -> None:
@@ -151,7 +151,7 @@ def test_what_has_been_loaded_is_said(show: Show) -> None:
 def test_texts_can_be_read(show: Show, scheme: str) -> None:
     """Contrast as measured, of all that is written, on the canvas, too."""
     shown = show(streams.story(), color_scheme=scheme)
-    for view in ("chart", "findings", "rebalances", "members", "marks"):
+    for view in ("chart", "findings", "delivery", "rebalances", "members", "marks"):
         shown.page.locator(f"#tab-{view}").click()
         if view == "chart":
             shown.mark("The leader, orders-consumer-1").click()

@@ -42,6 +42,7 @@ _MAY_NAME_NOBODY: Final = frozenset(
         "assignment_made",
         "member_refused",
         "commit_refused",
+        "offsets_unchecked",
         "append_failed",
         "group_loaded",
         "group_state",
@@ -57,7 +58,7 @@ def take(group: GroupAccounts, event: Event) -> list[Account]:
     Returns:
         The accounts that are now settled, oldest first.
     """
-    if event["kind"] in ACCOUNTS:
+    if event["kind"] in DERIVED:
         return []
     if event["kind"] == "events_lost":
         group.events_lost()
@@ -104,5 +105,7 @@ HANDLERS: Final[Mapping[str, Callable[[GroupAccounts, Event], None]]] = {
 }
 ACCOUNTS: Final = frozenset({Account.kind, UnreadAccount.kind})
 """Kinds that are accounts themselves."""
+DERIVED: Final = ACCOUNTS | {"delivery_account", "finding", "offsets_went_back"}
+"""Kinds that are computed from others."""
 KINDS: Final = frozenset(HANDLERS)
 """Kinds of group events that accounts need."""

@@ -171,7 +171,7 @@ def goes(
 ) -> None:
     """A member is gone."""
     group.seal()
-    unpolled_ns = _unpolled_ns(group, member_id)
+    unpolled_ns = _unpolled_ns(group, member_id, event.get("software"))
     group.membership.end(event, member_id, how, group.now, silent_ns, unpolled_ns)
     if how is Gone.LEFT and reasons.is_poll_interval(event.get("reason")):
         group.add_unprocessed(unpolled_ns)
@@ -184,7 +184,7 @@ def goes(
         group.last.went(member_id, group.now, how)
 
 
-def _unpolled_ns(group: GroupAccounts, member_id: str) -> int:
+def _unpolled_ns(group: GroupAccounts, member_id: str, software: str | None) -> int:
     """Partition-time without a poll, if a member left because of that; else 0.
 
     Consumers send max.poll.interval.ms as their rebalance timeout. One that has had its
@@ -193,7 +193,9 @@ def _unpolled_ns(group: GroupAccounts, member_id: str) -> int:
     member = group.membership.members.get(member_id)
     timeout_ms = None if member is None else member.rebalance_timeout_ms
     reads = group.readers.reads_since(member_id)
-    if timeout_ms is None or reads is None:
+    if member is None or timeout_ms is None or reads is None:
+        return 0
+    if reasons.WITHOUT_LIMIT & {*(member.protocols or ()), software}:
         return 0
     since_ns, count = reads
     missed_ns = timeout_ms * 1_000_000

@@ -18,6 +18,11 @@ MOST_GONE: Final = 1_000
 _OFFERS: Final = frozenset({"member_joined", "member_replaced"})
 """Kinds that have a member's protocols and subscription."""
 
+_OF_OTHERS: Final = frozenset(
+    {"rebalance_started", "member_refused", "member_fenced", "rebalance_account"}
+)
+"""Kinds that introduce no member: they are about several, or about an unknown id."""
+
 _IDENTITY: Final = (
     *("instance_id", "client_id", "host"),
     *("session_timeout_ms", "rebalance_timeout_ms"),
@@ -78,6 +83,9 @@ class Life:
         silent_ns: how long the broker had not heard of it then; None if unknown.
         unpolled_ns: partition-time for which its application had not polled by then, if
             that is why it left. Whether it is shows when it is back, or its reason.
+        is_connected: as in ``member_expired``.
+        is_active: likewise.
+        software: as in ``member_left``.
     """
 
     member_id: str
@@ -88,6 +96,9 @@ class Life:
     until_sequence: int | None = None
     silent_ns: int | None = None
     unpolled_ns: int = 0
+    is_connected: bool | None = None
+    is_active: bool | None = None
+    software: str | None = None
 
 
 class Membership:
@@ -126,7 +137,7 @@ class Membership:
         member_id, kind = event["member_id"], event["kind"]
         known = self.members.get(member_id)
         if known is None:
-            if kind in {"rebalance_started", "member_refused", "rebalance_account"}:
+            if kind in _OF_OTHERS:
                 # the event may be about several members, or an id that was never handed
                 # out
                 return
@@ -199,6 +210,9 @@ class Membership:
             until_sequence=event["sequence"],
             silent_ns=silent_ns,
             unpolled_ns=unpolled_ns,
+            is_connected=event.get("is_connected"),
+            is_active=event.get("is_active"),
+            software=event.get("software"),
         )
 
     def inherit(self, new: str, old: str) -> None:

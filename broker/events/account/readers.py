@@ -218,6 +218,10 @@ class Readers:
         """All partitions that had a reader and have none now."""
         return {*self._gap_of}
 
+    def reader_of(self, partition: Partition) -> str | None:
+        """The member that reads a partition now; None without one."""
+        return self._reader.get(partition)
+
     def forget(self, at_ns: int) -> None:
         """Forgets the readers: events are missing from `at_ns` on."""
         self.cut(at_ns)

@@ -563,5 +563,6 @@ def waits(completed: Event) -> tuple[Wait, ...]:
     """The rows of a ``join_completed``."""
     rows: Iterable[Mapping[str, Any]] = completed.get("waits") or ()
     return tuple(
-        Wait(r["member_id"], int(r["waited_ns"]), bool(r["came"])) for r in rows
+        Wait(r["member_id"], int(r["waited_ns"]), bool(r["came"]), r.get("told_ns"))
+        for r in rows
     )

@@ -98,6 +98,7 @@ class Wait:
     member_id: str
     waited_ns: int
     came: bool
+    told_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

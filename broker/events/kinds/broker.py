@@ -50,6 +50,20 @@ KINDS: tuple[Kind, ...] = (
         ),
         words.FAULT_EFFECTS,
     ),
+    Kind(
+        "clock_advanced",
+        "A test moves the broker's [clock](clock.md) ahead; events of its effects"
+        " follow. Clients have no time to send anything meanwhile.",
+        (
+            always("until_ns", "long", "the broker's time at the end of the advance"),
+            always(
+                "credits_heartbeats",
+                "boolean",
+                "whether members with an open connection count as heard from up to the"
+                " end; false: their sessions expire",
+            ),
+        ),
+    ),
     Kind("node_started", "A node accepts connections."),
     Kind("node_stopped", "A node no longer accepts connections."),
     # -- the stream

@@ -51,7 +51,14 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "member_left",
         "A member or pending member was removed by LeaveGroup.",
-        (_WAS_PENDING,),
+        (
+            _WAS_PENDING,
+            Field(
+                "software",
+                "string",
+                "name of its client's library (KIP-511); null: unknown",
+            ),
+        ),
         {
             "left": "it left on its own; `reason` is null if it gave none",
             "removed": "an admin removed it",
@@ -60,7 +67,23 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "member_expired",
         "A member's session ended.",
-        (SILENT,),
+        (
+            SILENT,
+            Field(
+                "is_connected",
+                "boolean",
+                "whether the connection of its last JoinGroup was still open; after a"
+                " move of the coordinator, whether one of its client was. Null:"
+                " unknown, as where another member has joined on that connection",
+            ),
+            Field(
+                "is_active",
+                "boolean",
+                "whether a request of its client, such as a Fetch, waited for an answer"
+                " on a connection: the process went on. Null: unknown, as for several"
+                " clients that look the same",
+            ),
+        ),
         {
             "silent": "it sent no heartbeat for its session timeout",
             "commanded": "a command ended it, or a command had muted the member",
@@ -82,6 +105,12 @@ KINDS: tuple[Kind, ...] = (
         "member_replaced",
         "A static member came back under a new id; the old one is fenced (KIP-345).",
         (always("replaced_member_id", "string", "its old id"), SILENT, *_OFFER),
+    ),
+    Kind(
+        "member_fenced",
+        "A heartbeat was refused because another process has the member's instance id"
+        " (KIP-345). `member_id` is that of the heartbeat.",
+        (ERROR,),
     ),
     Kind(
         "member_disconnected",

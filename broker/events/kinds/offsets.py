@@ -35,6 +35,13 @@ KINDS: tuple[Kind, ...] = (
         (ERROR, always("offsets", "[offset]", "the offsets"), _IN_TRANSACTION),
     ),
     Kind(
+        "offsets_unchecked",
+        "Offsets of a transaction were taken without a member id and a generation,"
+        " while the group had members: their sender may have lost the partitions"
+        " (KIP-447).",
+        (always("producer_id", "long", "the producer"),),
+    ),
+    Kind(
         "offsets_expired",
         "Offsets of a group expired (`offsets.retention.minutes`).",
         (always("expired", "[part]", "their partitions"),),

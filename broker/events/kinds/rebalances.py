@@ -31,6 +31,12 @@ ROWS: Mapping[str, tuple[Field, ...]] = {
             " it was gone, or to the end of the join phase",
         ),
         always("came", "boolean", "whether it joined"),
+        Field(
+            "told_ns",
+            "long",
+            "from the start of the rebalance to the member's first heartbeat, whose"
+            " answer told it of the rebalance; null: it sent none before it joined",
+        ),
     ),
     "part": (
         always("topic", "string", "a topic"),

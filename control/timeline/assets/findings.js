@@ -7,6 +7,12 @@ const MOST_EVIDENCE = 20;
 const begins = ({ event, account }, { sequence, time_ns: time }) =>
   sequence !== null && sequence <= event.sequence && time === (account ? account.started_ns : event.time_ns);
 
+/** The setting that would have helped, and what it would have saved. */
+const settingText = ({ setting, current, suggested, saving_ns: saving }) => {
+  const saves = saving > 0 ? `: about ${numbers.format(Math.round(saving / 1e8) / 10)} partition-seconds without a reader less` : "";
+  return `${setting}: ${shown(suggested, 200)}${current === null ? "" : ` (it was ${shown(current, 200)})`}${saves}`;
+};
+
 /** All findings as cards. */
 class Findings {
   constructor(section, model, chart, panel) {
@@ -45,11 +51,12 @@ class Findings {
   card(group, finding) {
     const items = finding.evidence.slice(0, MOST_EVIDENCE).map((each) =>
       make("li", {}, make("button", { type: "button", class: "link", onclick: (event) => this.goTo(group, each, event.currentTarget) }, shown(each.text, 400))));
-    const left = finding.evidence.length - items.length;
+    const left = finding.evidence_count - items.length;
     if (left > 0) items.push(make("li", {}, `and ${numbers.format(left)} more`));
     return make("article", {},
       make("h3", {}, shown(finding.title, 400), make("span", { class: "count" }, ` ${group.title}`)),
       make("p", {}, shown(finding.advice, 2000)),
+      ...(finding.setting ? [make("p", { class: "when" }, settingText(finding))] : []),
       make("ul", {}, ...items));
   }
 

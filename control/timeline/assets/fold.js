@@ -34,6 +34,7 @@ function fold(model, event) {
   }
   const group = model.group(event.group);
   if (event.kind === "rebalance_account") return keepAccount(model, group, event);
+  if (event.kind === "finding") return keepFinding(model, group, event);
   if (Number.isInteger(event.generation)) group.generation = event.generation;
   group.node = event.node;
   group.last = at;
@@ -99,6 +100,16 @@ function closeRebalance(group, at) {
   if (current && current.end === null) current.end = at;
 }
 
+/** Keeps the latest revision of a finding. */
+function keepFinding(model, group, event) {
+  const found = [...(model.findings.get(group.name) ?? [])];
+  const at = found.findIndex(({ finding }) => finding === event.finding);
+  if (at >= 0) found.splice(at, 1, ...(event.is_withdrawn ? [] : [event]));
+  else if (!event.is_withdrawn) found.push(event);
+  model.findings.set(group.name, found);
+  return true;
+}
+
 /** Keeps the account of a rebalance; its start may be missing, or forgotten. */
 function keepAccount(model, group, event) {
   const key = `${event.run}/${event.node}/${event.started_sequence}`;
@@ -127,6 +138,23 @@ function keepUnread(model, group, event) {
   for (const row of event.unread ?? []) {
     if (isDowntime(row)) group.addUnread(model.time(row.since_ns, event.run), model.time(row.until_ns, event.run));
   }
+}
+
+/** Keeps an account: the latest sentence, and the rows that it adds. */
+function keepDelivery(group, event, at) {
+  group.delivered = event.words;
+  const rows = [
+    ...event.again.map((row) => ({ ...row, what: row.is_certain ? "again_certain" : "again_possible", reason: row.reason_again })),
+    ...event.skips.map((row) => ({ ...row, what: "skipped", reason: row.reason_skipped })),
+  ];
+  group.deliveries.push(...rows.map((row) => ({ at, group, ...row })));
+}
+
+/** Keeps commits that went back. */
+function keepRewinds(group, event, at) {
+  const reader = event.member_id ?? event.client_id;
+  const rows = event.rewinds.map((row) => ({ ...row, first: row.offset, end: row.previous_offset, records: null, reader }));
+  group.deliveries.push(...rows.map((row) => ({ at, group, what: "went_back", reason: event.cause, ...row })));
 }
 
 function addRebalance(model, group, event, at) {
@@ -262,6 +290,8 @@ const FOLDS = {
     const lane = event.member_id ? group.byMember.get(event.member_id) : null;
     if (lane) lane.commits.push(at);
   },
+  delivery_account: (_, group, event, at) => keepDelivery(group, event, at),
+  offsets_went_back: (_, group, event, at) => keepRewinds(group, event, at),
   group_loaded(model, group, event, at) {
     group.state = event.state;
     group.leader = event.leader ?? null;
@@ -316,7 +346,8 @@ function signOf(mark) {
     return [entry(REBALANCE_SIGNS, cause) ?? "\u2022", BAD_CAUSES.has(cause)];
   }
   const known = entry(EVENT_MARKS, mark.event.kind);
-  return known ? [known[0], known[1] || Boolean(mark.transaction?.isBad)] : ["\u2022", false];
+  const isBad = mark.event.cause !== "admin" && known?.[1];
+  return known ? [known[0], isBad || Boolean(mark.transaction?.isBad)] : ["\u2022", false];
 }
 
 /** A mark in one line. */

@@ -49,6 +49,7 @@ function forgetOfGroup(group, before) {
   keepFrom(before, group.generations, group.generations);
   group.holds = group.holds.filter(({ end }) => end === null || end >= before);
   group.unread = group.unread.filter(({ end }) => end >= before);
+  group.deliveries = group.deliveries.filter(({ at }) => at >= before);
   const isOver = (each) => each.at < before && each.end !== null;
   group.rebalances = group.rebalances.filter((each) => !isOver(each));
   group.marks = group.marks.filter((mark) => (mark.rebalance ? !isOver(mark.rebalance) : mark.at >= before));

@@ -14,7 +14,8 @@
   chart.isLive = isLive;
   panel = new Panel(model, chart);
   const findings = new Findings(byId("view-findings"), model, chart, panel);
-  const tables = { ...makeTables(model, chart, panel), findings };
+  const deliveries = new Deliveries(byId("view-delivery"), model, chart);
+  const tables = { ...makeTables(model, chart, panel), findings, delivery: deliveries };
 
   // -- colours
 
@@ -84,7 +85,7 @@
   function showCounts() {
     const groups = model.groupsLike(chart.filter);
     const sum = (by) => groups.reduce((all, group) => all + by(group), 0);
-    const counts = { rebalances: sum((group) => group.rebalances.length), members: sum((group) => group.lanes.length), marks: model.countMarks(chart.filter), findings: findings.count() };
+    const counts = { rebalances: sum((group) => group.rebalances.length), members: sum((group) => group.lanes.length), marks: model.countMarks(chart.filter), findings: findings.count(), delivery: deliveries.count() };
     for (const [name, value] of Object.entries(counts)) set(byId(`tab-${name}`).querySelector(".count"), "textContent", value === null ? "" : numbers.format(value));
     byId("tab-findings").classList.toggle("some", counts.findings > 0);
   }

@@ -140,6 +140,8 @@ class Group {
     this.holds = []; // {at, end}: a test held it; end null: it still does
     this.unread = []; // {at, end}: partitions had no reader; ascending, apart from each other
     this.marks = [];
+    this.delivered = null; // the sentence of the latest account of delivery
+    this.deliveries = []; // its rows
     this.mostOwned = 1;
     this.isOpen = true;
   }

@@ -75,9 +75,22 @@ function transactionText({ event, at, end, decided, isBad }) {
   return `The transaction of ${who} with ${what} was ${isBad ? "aborted" : "open"} after ${duration(end - at)}: ${how}.`.replace("open after", "open for");
 }
 
+/** Words for rows of the account of delivery, and the tables of their reasons. */
+const DELIVERED = {
+  again_certain: "handled before, sent again",
+  again_possible: "sent again, perhaps handled before",
+  skipped: "skipped",
+  went_back: "committed offset went back",
+};
+const REASON_TABLES = { again_certain: "again_reasons", again_possible: "again_reasons", skipped: "skip_reasons", went_back: "went_back" };
+
+/** Offsets of partitions that went back: "orders 0 from 9 to 4". */
+const rewindsText = (rewinds) => few(rewinds.map((row) => `${shown(row.topic)} ${row.partition} from ${row.previous_offset} to ${row.offset}`), 3);
+
 /** Marks of other events, by kind: a sign, true if it is a problem, and a sentence. */
 const EVENT_MARKS = {
   member_refused: ["!", true, (e, who) => `${who} was refused: ${causeOf(e)} (${e.error}).`],
+  member_fenced: ["!", true, (e, who) => `A heartbeat of ${who} was refused: another process has its instance id (${e.error}).`],
   member_left: ["\u2212", false, (e, who) =>
     e.cause === "removed"
       ? `An admin removed ${who} from the group.`
@@ -91,6 +104,7 @@ const EVENT_MARKS = {
   unread_account: ["\u2300", true, (e) => `${capital(partsText(e.unread.filter(isDowntime).flatMap((row) => row.parts)))} had no reader for ${seconds(e.unread_ns)} partition-seconds outside of rebalances: ${causeOf(e)}.`],
   pending_member_expired: ["\u00d7", true, (e, who) => `Pending member ${who} did not join in time.`],
   commit_refused: ["!", true, (e, who) => `A commit of ${who} was refused: ${e.error}.`],
+  offsets_went_back: ["\u21b6", true, (e, who) => `The committed offset went back: ${rewindsText(e.rewinds)}. It was ${causeOf(e)}${e.client_id ? `: ${who}` : ""}.`],
   offsets_expired: ["o", false, (e) => `Offsets expired: ${partsText(e.expired ?? [])}.`],
   offsets_deleted: ["o", false, (e) => `Offsets were deleted${e.cause === "topic_deleted" ? " with their topic" : " by an admin"}: ${partsText(e.deleted ?? [])}.`],
   group_loaded: ["\u21e9", false, (e) => `Node ${e.node} loaded the group from its log: ${e.state}, ${count((e.members ?? []).length, "member")}.`],
@@ -98,6 +112,7 @@ const EVENT_MARKS = {
   shard_unloaded: ["\u21e7", false, (e, _, mark) => `Node ${e.node} no longer coordinates ${shardsOf(mark)}: ${causeOf(e)}.`],
   transaction_state: ["T", false, (_, who, mark) => transactionText(mark.transaction)],
   transaction_fenced: ["\u2298", true, (e) => `A request of producer ${e.producer_id}${e.transactional_id ? ` of ${shown(e.transactional_id)}` : ""} was refused (${e.error}): its epoch is ${e.producer_epoch}, the current one ${e.current_epoch}.`],
+  clock_advanced: ["\u23e9", false, (e) => `A test moved the clock ahead by ${duration((e.until_ns - e.time_ns) / 1e6)}${e.credits_heartbeats ? "" : "; no member counted as heard from meanwhile"}.`],
   node_started: ["\u25b6", false, (e) => `Node ${e.node} accepts connections (run ${e.run}).`],
   node_stopped: ["\u25a0", true, (e) => `Node ${e.node} no longer accepts connections.`],
   events_lost: ["?", true, (e) => `Events ${numbers.format(e.first)} to ${numbers.format(e.last)} are missing: the reader was too slow.`],
@@ -108,6 +123,6 @@ const isDowntime = (row) => row.cause !== "group_empty" && row.cause !== "work_e
 /** Kinds without a mark. An unknown kind (of a later version) gets one, with its name. */
 const UNMARKED = new Set([
   "member_id_given", "member_joined", "leader_chosen", "heartbeat", "group_state", "rebalance_started", "rebalance_account",
-  "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "window_opened",
-  "transaction_ended_in_partition",
+  "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "offsets_unchecked", "window_opened",
+  "transaction_ended_in_partition", "finding", "delivery_account",
 ]);

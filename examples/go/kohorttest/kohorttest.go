@@ -296,6 +296,43 @@ type Offset struct {
 	Lag       *int64
 }
 
+// Delivery is a group's account of delivery; Words has it in one sentence. Records sent again are counted as certain if
+// they were committed before, else as possible.
+type Delivery struct {
+	Words          string
+	Records        int64
+	Committed      int64
+	Uncommitted    int64
+	AgainCertain   int64 `json:"again_certain"`
+	AgainPossible  int64 `json:"again_possible"`
+	SkippedRecords int64 `json:"skipped_records"`
+	Again          []DeliveryRow
+	Skipped        []DeliveryRow
+	WentBack       []WentBack `json:"went_back"`
+}
+
+// DeliveryRow is a range of records, from First up to the one before End.
+type DeliveryRow struct {
+	Topic     string
+	Partition int32
+	First     int64
+	End       int64
+	Records   int64
+	Reason    string
+	Reader    string
+	IsCertain bool `json:"is_certain"`
+}
+
+// WentBack is a commit below the committed offset.
+type WentBack struct {
+	Topic     string
+	Partition int32
+	Previous  int64
+	Offset    int64
+	Reason    string
+	ClientID  string `json:"client_id"`
+}
+
 type fields = map[string]any
 
 func (g *Group) verb(name string, body fields) Description {
@@ -386,6 +423,14 @@ func (g *Group) Offsets() []Offset {
 	var found struct{ Offsets []Offset }
 	g.k.check(g.k.Ask(http.MethodGet, g.path+"/offsets", nil, &found))
 	return found.Offsets
+}
+
+// Delivery returns what became of the records that the group was sent, once each partition that moved was fetched.
+func (g *Group) Delivery() Delivery {
+	g.k.t.Helper()
+	var found Delivery
+	g.k.check(g.k.Ask(http.MethodGet, g.path+"/delivery", nil, &found))
+	return found
 }
 
 // Why returns why the group rebalanced, in the sentences of "kohort why".

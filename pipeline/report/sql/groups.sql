@@ -33,8 +33,12 @@ SELECT
     AS bytes_per_rebalance,
   sum(commits) AS commits,
   sum(commit_failures) AS commit_failures,
-  sum(records_reprocessed) AS records_reprocessed,
-  sum(records_rewound) AS records_rewound
+  sum(received) AS received,
+  sum(again_certain) AS again_certain,
+  sum(again_possible) AS again_possible,
+  sum(skipped) AS skipped,
+  sum(went_back) AS went_back,
+  sum(uncommitted) AS uncommitted
 FROM gold_groups
 GROUP BY `group`
 ORDER BY downtime_s DESC, paused_s DESC, rebalances DESC, refused_full DESC, `group`

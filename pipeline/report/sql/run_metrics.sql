@@ -2,12 +2,17 @@
 -- time_to_stable_s: seconds from the first member of a group to its first assignment
 --   that no rebalance follows within 10 s: of the run's groups, the longest; null: a
 --   group has no such assignment
--- records_twice: records that were processed twice: records_reprocessed + records_rewound
+-- findings: known problems that the broker found in it
 SELECT
   r.run, r.labels, r.downtime_s, r.downtime_share, r.rebalances, s.time_to_stable_s,
-  r.paused_s, r.records_reprocessed + r.records_rewound AS records_twice, r.expired,
-  r.commit_failures
+  r.paused_s, r.again_certain, r.again_possible, r.skipped, r.went_back, r.uncommitted,
+  r.expired, r.commit_failures, coalesce(f.findings, 0) AS findings
 FROM gold_runs AS r
+LEFT JOIN (
+  SELECT run, sum(findings) AS findings
+  FROM gold_findings
+  GROUP BY run
+) AS f ON f.run = r.run
 LEFT JOIN (
   SELECT
     c.run,

@@ -98,6 +98,18 @@ def _(c: Context) -> Facts:
     }
 
 
+@play("member_fenced")
+def _(c: Context) -> Facts:
+    (a,) = c.stable_group("A", static=True)
+    c.member("A", instance="i-A").join()
+    a.heartbeat()
+    return {
+        "member_id": a.member_id,
+        "instance_id": "i-A",
+        "error": "FENCED_INSTANCE_ID",
+    }
+
+
 @play("member_refused", "inconsistent")
 def _(c: Context) -> Facts:
     c.stable_group("A")

@@ -37,6 +37,18 @@ def _(c: Context) -> Facts:
     }
 
 
+@play("offsets_unchecked")
+def _(c: Context) -> Facts:
+    """A group without members, or a member that is named, makes no event."""
+    c.commit_pending(7, ("t", 1))
+    (a,) = c.stable_group("A")
+    generation = {"member_id": a.member_id, "generation_id": a.generation_id}
+    c.commit_pending(7, ("t", 2), **generation)
+    assert not [e for e in c.events() if e["kind"] == "offsets_unchecked"]
+    c.commit_pending(7, ("t", 3))
+    return {"member_id": None, "client_id": "simple", "producer_id": 7}
+
+
 _TOO_LARGE = {
     "error": "MESSAGE_TOO_LARGE",
     "size_bytes": 1_048_589,

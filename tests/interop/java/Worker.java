@@ -40,6 +40,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 /** A worker over kafka-clients; workers/lines.py describes the commands and events. */
 public final class Worker {
     private static final Duration POLL = Duration.ofMillis(100);
+    private static final int LATE = 7; // workers/lines.py says of what
     private static final String ASSIGNORS = "org.apache.kafka.clients.consumer.";
     private static final Map<String, String> ASSIGNOR = Map.of(
             "range", "RangeAssignor",
@@ -139,15 +140,18 @@ public final class Worker {
         // Consumed and not committed yet; workers/lines.py says why it is kept.
         private final Map<Integer, Long> pending = new TreeMap<>();
         private final KafkaConsumer<String, String> consumer;
+        private final String service;
+        private int handled;
 
         Member(Map<String, String> words) {
             topic = words.get("topic");
+            service = words.getOrDefault("service", "after");
             Properties settings = new Properties();
             settings.put("bootstrap.servers", words.get("bootstrap"));
             settings.put("group.id", words.get("group"));
             settings.put("client.id", words.get("client"));
-            settings.put("auto.offset.reset", "earliest");
-            settings.put("enable.auto.commit", "false");
+            settings.put("auto.offset.reset", words.getOrDefault("reset", "earliest"));
+            settings.put("enable.auto.commit", String.valueOf(service.equals("auto")));
             settings.put("max.poll.records", "50");
             settings.put("session.timeout.ms", words.get("session"));
             settings.put("heartbeat.interval.ms", words.get("heartbeat"));
@@ -185,6 +189,9 @@ public final class Worker {
 
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            if (service.equals("released")) {
+                commit();
+            }
             held.removeAll(numbers(partitions));
             pending.keySet().retainAll(held);
             sayOwns("revoked", held);
@@ -206,16 +213,50 @@ public final class Worker {
         }
 
         void consume(ConsumerRecords<String, String> records) {
+            if (service.equals("late")) {
+                for (ConsumerRecord<String, String> each : records) {
+                    handle(List.of(each));
+                    handled++;
+                    if (handled % LATE == 0) {
+                        commit();
+                    }
+                }
+                return;
+            }
+            List<ConsumerRecord<String, String>> batch = new ArrayList<>();
+            records.forEach(batch::add);
+            if (service.equals("before")) {
+                note(batch);
+                commit();
+            }
+            handle(batch);
+            if (service.equals("after")) {
+                commit();
+            }
+        }
+
+        private void note(List<ConsumerRecord<String, String>> records) {
+            for (ConsumerRecord<String, String> each : records) {
+                pending.put(each.partition(), each.offset() + 1);
+            }
+        }
+
+        private void handle(List<ConsumerRecord<String, String>> records) {
             List<String> rows = new ArrayList<>();
             for (ConsumerRecord<String, String> each : records) {
                 rows.add("[" + each.partition() + ", " + each.offset() + ", "
                         + quoted(each.key() == null ? "" : each.key()) + ", "
                         + quoted(each.value()) + "]");
-                pending.put(each.partition(), each.offset() + 1);
             }
             if (!rows.isEmpty()) {
                 say("consumed", "\"records\": " + rows);
             }
+            if (!service.equals("before")) {
+                note(records);
+            }
+        }
+
+        private void commit() {
             if (pending.isEmpty()) {
                 return;
             }
@@ -228,11 +269,18 @@ public final class Worker {
             try {
                 consumer.commitSync(ends);
             } catch (CommitFailedException | RebalanceInProgressException | RetriableException error) {
-                note("commit failed: " + error);
+                Worker.note("commit failed: " + error);
                 return;
             }
             pending.clear();
             say("committed", "\"offsets\": " + pairs);
+        }
+
+        void close() {
+            if (service.equals("released")) {
+                commit();
+            }
+            consumer.close();
         }
     }
 
@@ -296,14 +344,17 @@ public final class Worker {
                     commands.take();
                     member.consume(records);
                 }
+                case "seek" -> member.consumer.seek(
+                        new TopicPartition(member.topic, Integer.parseInt(words.get("partition"))),
+                        Long.parseLong(words.get("offset")));
                 case "leave" -> {
-                    member.consumer.close();
+                    member.close();
                     member = null;
                     say("left", "");
                 }
                 case "close" -> {
                     if (member != null) {
-                        member.consumer.close();
+                        member.close();
                     }
                     say("closed", "");
                     return;

@@ -39,6 +39,7 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
 
     def __init__(self, wanted: Join) -> None:
         self.topic = wanted.topic
+        self.service = wanted.service
         self.held: set[int] = set()
         self.runner = asyncio.Runner()
         self.runner.run(self._start(wanted))
@@ -57,8 +58,11 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
         self.held = {each.partition for each in assigned}
         say_owns("assigned", self.held, self.generation())
 
-    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """The library's callback."""
+        offsets = self.service.due_at_release
+        if offsets and revoked:
+            await self._commit(offsets)
         self.held -= {each.partition for each in revoked}
         say_owns("revoked", self.held, self.generation())
 
@@ -78,12 +82,15 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
 
     def commit(self, offsets: dict[int, int]) -> str | None:
         """A commit, waited for."""
+        return self.runner.run(self._commit(offsets))
+
+    async def _commit(self, offsets: dict[int, int]) -> str | None:
         wanted = {
             TopicPartition(self.topic, partition): offset
             for partition, offset in offsets.items()
         }
         try:
-            self.runner.run(self.consumer.commit(wanted))
+            await self.consumer.commit(wanted)
         except KafkaError as error:
             return repr(error)
         return None
@@ -96,6 +103,10 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
         """From the coordinator's field: aiokafka has no public method."""
         generation: int = self.consumer._coordinator.generation  # noqa: SLF001 - see the docstring
         return generation if generation >= 0 else None
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Goes on from an offset."""
+        self.consumer.seek(TopicPartition(self.topic, partition), offset)
 
     def close(self) -> None:
         """Leaves the group."""

@@ -57,8 +57,8 @@ class ConfluentMember:
             "bootstrap.servers": wanted.bootstrap,
             "group.id": wanted.group,
             "client.id": wanted.client,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
+            "auto.offset.reset": wanted.reset,
+            "enable.auto.commit": wanted.is_auto,
             "partition.assignment.strategy": wanted.assignor,
             "session.timeout.ms": wanted.session_ms,
             "heartbeat.interval.ms": wanted.heartbeat_ms,
@@ -72,6 +72,7 @@ class ConfluentMember:
         if wanted.request_ms is not None:
             settings["socket.timeout.ms"] = wanted.request_ms
         self.topic = wanted.topic
+        self.service = wanted.service
         self.is_plain = wanted.is_plain
         self.cooperative = wanted.assignor == "cooperative-sticky"
         self.held: set[int] = set()
@@ -92,6 +93,9 @@ class ConfluentMember:
         say_owns("assigned", self.held, self.generation())
 
     def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        offsets = self.service.due_at_release
+        if offsets:
+            self.commit(offsets)
         self.held -= {each.partition for each in partitions}
         say_owns("revoked", self.held, self.generation())
 
@@ -132,6 +136,10 @@ class ConfluentMember:
         raw: bytes = self.consumer.consumer_group_metadata()
         (generation,) = struct.unpack_from("=i", raw, len(b"CGMDv2:"))
         return int(generation) if generation >= 0 else None
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Goes on from an offset."""
+        self.consumer.seek(TopicPartition(self.topic, partition, offset))
 
     def close(self) -> None:
         """Revokes, leaves, and waits for both."""

@@ -45,6 +45,7 @@ class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
 
     def __init__(self, wanted: Join) -> None:
         self.topic = wanted.topic
+        self.service = wanted.service
         self.held: set[int] = set()
         self.is_plain = wanted.is_plain
         settings = wanted.settings(ASSIGNORS[wanted.assignor])
@@ -65,6 +66,9 @@ class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """The library's callback."""
+        offsets = self.service.due_at_release
+        if offsets:
+            self.commit(offsets)
         self.held -= {each.partition for each in revoked}
         say_owns("revoked", self.held, None)
 
@@ -112,6 +116,10 @@ class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         """From `group_metadata()`."""
         generation: int = self.consumer.group_metadata().generation_id
         return generation if generation >= 0 else None
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Goes on from an offset."""
+        self.consumer.seek(TopicPartition(self.topic, partition), offset)
 
     def close(self) -> None:
         """Leaves the group."""

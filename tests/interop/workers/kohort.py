@@ -34,6 +34,7 @@ class KohortMember(ConsumerRebalanceListener):
 
     def __init__(self, wanted: Join) -> None:
         self.topic = wanted.topic
+        self.service = wanted.service
         self.held: set[int] = set()
         self.runner = asyncio.Runner()
         self.runner.run(self._start(wanted))
@@ -55,6 +56,9 @@ class KohortMember(ConsumerRebalanceListener):
 
     async def on_partitions_revoked(self, revoked: AbstractSet[TopicPartition]) -> None:
         """The client's callback."""
+        offsets = self.service.due_at_release
+        if offsets:
+            await self._commit(offsets)
         self.held -= {each.partition for each in revoked}
         say_owns("revoked", self.held, self.generation())
 
@@ -74,12 +78,15 @@ class KohortMember(ConsumerRebalanceListener):
 
     def commit(self, offsets: dict[int, int]) -> str | None:
         """A commit, waited for."""
+        return self.runner.run(self._commit(offsets))
+
+    async def _commit(self, offsets: dict[int, int]) -> str | None:
         wanted = {
             TopicPartition(self.topic, partition): offset
             for partition, offset in offsets.items()
         }
         try:
-            self.runner.run(self.consumer.commit(wanted))
+            await self.consumer.commit(wanted)
         except KohortError as error:
             return str(error)
         return None
@@ -92,6 +99,10 @@ class KohortMember(ConsumerRebalanceListener):
         """From `group_metadata()`."""
         generation = self.consumer.group_metadata().generation_id
         return generation if generation >= 0 else None
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Goes on from an offset."""
+        self.consumer.seek(TopicPartition(self.topic, partition), offset)
 
     def close(self) -> None:
         """Leaves the group."""

@@ -6,11 +6,18 @@ line.
 
 Commands:
     join bootstrap= topic= group= client= assignor= session= heartbeat= [instance=]
-            [poll=] [request=] [plain=1]
+            [poll=] [request=] [plain=1] [service=] [reset=]
         become a member, consume, and commit after every batch; times in milliseconds;
         poll is max.poll.interval.ms, or the rebalance timeout if the library has that
         instead; request is the time that a request may take; plain: without the
-        worker's own workarounds for defects of the library
+        worker's own workarounds for defects of the library; reset is
+        auto.offset.reset, by default `earliest`; service is one of
+            after     commits each batch after it has handled it (the default)
+            before    commits each batch, and only then handles it
+            late      commits after each 7th record, and at no other time
+            released  commits when partitions are revoked, and when it closes
+            never     commits nothing
+            auto      the library's auto-commit
     produce bootstrap= topic= first= count= [request=]
         send records first .. first+count-1: key `key-N`, value `value-N`, placed by the
         library's own partitioner; delivery takes at most four times `request`
@@ -21,6 +28,8 @@ Commands:
         report `stalled` with a batch in hand, and commit it when the next line
         comes (Python and Java only). A library that works on an event loop of ours
         has a blocked loop meanwhile
+    seek partition= offset=
+        go on from there
     leave
         close the consumer properly, report `left`, and be ready for the next `join`
     close
@@ -70,6 +79,8 @@ BATCH = 50
 # The longest wait of a poll for records, and so the delay of commands.
 POLL_S = 0.1
 PRODUCE_S = 60.0
+# Records per commit of a service that commits `late`.
+LATE = 7
 
 Record = tuple[int, int, str, str]  # partition, offset, key, value
 
@@ -84,6 +95,65 @@ def say(event: str, **fields: object) -> None:
 # Consumed but uncommitted offsets. A commit that a rebalance refused is repeated for
 # the remaining partitions: perhaps no later record commits them.
 _pending: dict[int, int] = {}
+
+
+class Service:
+    """How the application commits.
+
+    Attributes:
+        name: as in the command `join`.
+        handled: records since it joined.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.handled = 0
+
+    @property
+    def due_at_release(self) -> dict[int, int]:
+        """The offsets to commit when partitions are revoked, and at the end."""
+        return dict(_pending) if self.name == "released" else {}
+
+    def consume(self, member: Member, records: list[Record]) -> None:
+        """Handles records, and commits at its time."""
+        if self.name == "before":
+            _note(records)
+            _commit(member)
+        if self.name != "late" and records:
+            say("consumed", records=records)
+        if self.name == "late":
+            self._handle_one_by_one(member, records)
+        elif self.name != "before":
+            _note(records)
+        if self.name == "after":
+            _commit(member)
+        self.handled += len(records)
+
+    def _handle_one_by_one(self, member: Member, records: list[Record]) -> None:
+        for number, record in enumerate(records, self.handled + 1):
+            if record[0] not in member.owns():
+                continue
+            say("consumed", records=[record])
+            _note([record])
+            if number % LATE == 0:
+                _commit(member)
+
+
+def _note(records: Iterable[Record]) -> None:
+    for partition, offset, _key, _value in records:
+        _pending[partition] = max(_pending.get(partition, 0), offset + 1)
+
+
+def _commit(member: Member) -> None:
+    if not _pending:
+        return
+    offsets = dict(_pending)
+    wrong = member.commit(offsets)
+    if wrong is not None:
+        say("note", text=f"commit failed: {wrong}")
+        return
+    _pending.clear()
+    say("committed", offsets=sorted(offsets.items()))
 
 
 def say_owns(why: str, partitions: Iterable[int], generation: int | None) -> None:
@@ -114,6 +184,13 @@ class Join:
     poll_ms: int | None
     request_ms: int | None
     is_plain: bool
+    service: Service
+    reset: str
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the library commits."""
+        return self.service.name == "auto"
 
     def settings(self, assignor: object) -> dict[str, Any]:
         """Arguments of a consumer, for libraries with kafka-python's names."""
@@ -126,8 +203,8 @@ class Join:
             "group_id": self.group,
             "client_id": self.client,
             "group_instance_id": self.instance,
-            "auto_offset_reset": "earliest",
-            "enable_auto_commit": False,
+            "auto_offset_reset": self.reset,
+            "enable_auto_commit": self.is_auto,
             "session_timeout_ms": self.session_ms,
             "heartbeat_interval_ms": self.heartbeat_ms,
             "partition_assignment_strategy": [assignor],
@@ -168,6 +245,9 @@ class Member(Protocol):
     def generation(self) -> int | None:
         """The library's generation; None if it has none at the moment."""
 
+    def seek(self, partition: int, offset: int) -> None:
+        """Goes on from an offset."""
+
     def close(self) -> None:
         """Leaves, like an application that shuts down."""
 
@@ -196,6 +276,18 @@ def _join(words: dict[str, str]) -> Join:
         _number(words, "poll"),
         _number(words, "request"),
         "plain" in words,
+        Service(words.get("service", "after")),
+        words.get("reset", "earliest"),
+    )
+
+
+def _produce(words: dict[str, str]) -> Produce:
+    return Produce(
+        words["bootstrap"],
+        words["topic"],
+        int(words["first"]),
+        int(words["count"]),
+        _number(words, "request"),
     )
 
 
@@ -203,28 +295,41 @@ def _number(words: dict[str, str], name: str) -> int | None:
     return int(words[name]) if name in words else None
 
 
-def _consume(member: Member, records: list[Record]) -> None:
-    if records:
-        say("consumed", records=records)
-    for partition, offset, _key, _value in records:
-        _pending[partition] = max(_pending.get(partition, 0), offset + 1)
-    if not _pending:
-        return
-    offsets = dict(_pending)
-    wrong = member.commit(offsets)
-    if wrong is not None:
-        say("note", text=f"commit failed: {wrong}")
-        return
+def _close(member: Member, service: Service) -> None:
+    offsets = service.due_at_release
+    # Not again in the callback of the last revocation.
     _pending.clear()
-    say("committed", offsets=sorted(offsets.items()))
+    if offsets:
+        member.commit(offsets)
+    member.close()
 
 
-def _stall(member: Member, commands: queue.SimpleQueue[list[str]]) -> None:
+def _stall(
+    member: Member, service: Service, commands: queue.SimpleQueue[list[str]]
+) -> None:
     while not (records := member.poll()):
         pass
     say("stalled")
     commands.get()
-    _consume(member, records)
+    service.consume(member, records)
+
+
+_OF_A_MEMBER = frozenset({"tell", "stall", "seek"})
+
+
+def _tell(
+    member: Member,
+    service: Service,
+    command: list[str],
+    commands: queue.SimpleQueue[list[str]],
+) -> None:
+    if command[0] == "tell":
+        say_owns("told", member.owns(), member.generation())
+    elif command[0] == "stall":
+        _stall(member, service, commands)
+    else:
+        words = _words(command)
+        member.seek(int(words["partition"]), int(words["offset"]))
 
 
 def serve(join: Callable[[Join], Member], produce: Callable[[Produce], None]) -> None:
@@ -232,37 +337,31 @@ def serve(join: Callable[[Join], Member], produce: Callable[[Produce], None]) ->
     commands: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
     threading.Thread(target=_read_stdin, args=(commands,), daemon=True).start()
     member: Member | None = None
+    service = Service("after")
     say("ready")
     while True:
         if member is not None and commands.empty():
-            _consume(member, member.poll())
+            service.consume(member, member.poll())
             continue
         command = commands.get()
         if command[0] == "join":
-            member = join(_join(_words(command)))
+            wanted_join = _join(_words(command))
+            service = wanted_join.service
+            member = join(wanted_join)
         elif command[0] == "produce":
-            words = _words(command)
-            wanted = Produce(
-                words["bootstrap"],
-                words["topic"],
-                int(words["first"]),
-                int(words["count"]),
-                _number(words, "request"),
-            )
+            wanted = _produce(_words(command))
             produce(wanted)
             say("produced", count=wanted.count)
-        elif command[0] == "tell" and member is not None:
-            say_owns("told", member.owns(), member.generation())
-        elif command[0] == "stall" and member is not None:
-            _stall(member, commands)
+        elif command[0] in _OF_A_MEMBER and member is not None:
+            _tell(member, service, command, commands)
         elif command[0] == "leave" and member is not None:
-            member.close()
+            _close(member, service)
             member = None
             _pending.clear()
             say("left")
         elif command[0] == "close":
             if member is not None:
-                member.close()
+                _close(member, service)
             say("closed")
             return
         else:

@@ -249,6 +249,14 @@ public final class Kohort
         }
 
         /**
+         * What became of the records that the group was sent, once each partition that moved was fetched: a map with
+         * words, again, again_certain, again_possible, skipped, went_back, uncommitted.
+         */
+        public Map<String, Object> delivery() {
+            return get(path + "/delivery");
+        }
+
+        /**
          * Waits for all of some conditions: {@code until(is -> is.state("Stable").members(2))}.
          *
          * @throws ConditionTimeout with the group's story

@@ -1,0 +1,588 @@
+"""The accounts of delivery of all groups of a stream."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from kohort.broker.coordinator.events import Client
+from kohort.broker.events.account.accounts import Accounts
+from kohort.broker.events.account.group import GroupAccounts
+from kohort.broker.events.account.values import Event, Partition, partitions
+from kohort.broker.events.delivery import partition as states
+from kohort.broker.events.delivery.notes import (
+    Asked,
+    Dropped,
+    Ended,
+    Note,
+    OutOfRange,
+    Read,
+    Sent,
+)
+from kohort.broker.events.delivery.partition import Pace, PartitionDelivery
+from kohort.broker.events.delivery.values import (
+    Again,
+    Delivery,
+    Open,
+    Skipped,
+    WentBack,
+)
+from kohort.broker.events.seen import Seen
+from kohort.broker.events.sources import Count
+
+MOST_GROUPS: Final = 10_000
+"""Groups with an account; the earliest goes."""
+MOST_BACK: Final = 1_000
+"""Commits of a group that went back; the earliest go."""
+
+_ENDS: Final[Mapping[str, str]] = {
+    "member_joined": states.PAUSED,
+    "rebalance_started": states.PAUSED,
+    "member_synced": states.REVOKED,
+    "partitions_changed": states.REVOKED,
+}
+"""How a passage ends at an event, unless its member is gone."""
+_DEPARTURES: Final = frozenset({"member_left", "session_expired"})
+"""Causes of a rebalance that may be the end of the group's work."""
+_GONE: Final = frozenset(
+    {"member_left", "member_expired", "member_kicked", "member_replaced"}
+)
+
+
+class GroupDelivery:
+    """The account of one group.
+
+    Attributes:
+        group_id: its id.
+        partitions: by (topic, partition).
+        went_back: commits below the committed offset.
+        rewound: those of them that no event has told.
+        told_uncommitted: records not committed, by the last event.
+        loaded: offsets that a coordinator has loaded.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.partitions: dict[Partition, PartitionDelivery] = {}
+        self.went_back: deque[WentBack] = deque(maxlen=MOST_BACK)
+        self.rewound: list[WentBack] = []
+        self.told_uncommitted = 0
+        self.loaded: dict[Partition, int] = {}
+        # The generation in which a topic was first assigned.
+        self._first: dict[str, int] = {}
+        self._known: set[Partition] = set()
+        self._paces: dict[str, Pace] = {}
+
+    def of(self, partition: Partition) -> PartitionDelivery:
+        """The account of a partition."""
+        found = self.partitions.get(partition)
+        if found is None:
+            found = PartitionDelivery(self.loaded.get(partition))
+            self.partitions[partition] = found
+        return found
+
+    def take(self, event: Event, accounts: GroupAccounts) -> None:
+        """Handles an event of the group, after its `GroupAccounts` did."""
+        kind = event["kind"]
+        if kind == "commit_refused":
+            for row in event["offsets"]:
+                found = self.partitions.get((row["topic"], row["partition"]))
+                if found is not None and event.get("member_id"):
+                    found.refused(event["member_id"], row["offset"], event["wall_ns"])
+        elif kind in {"offsets_deleted", "offsets_expired"}:
+            for each in partitions(event.get("deleted") or event.get("expired")):
+                if each in self.partitions:
+                    self.partitions[each].forget_commit()
+        elif kind in _ENDS or kind in _GONE:
+            self._reconcile(event, accounts)
+            if kind == "partitions_changed":
+                self._note_late(event)
+
+    def _reconcile(self, event: Event, accounts: GroupAccounts) -> None:
+        """Ends the passages of members that read their partitions no more."""
+        kind = event["kind"]
+        members = {event.get("member_id"), event.get("replaced_member_id")}
+        is_all = kind == "rebalance_started"
+        began = accounts.last
+        rebalance = 0, False
+        if began is not None:
+            opening = began.opening.event
+            rebalance = int(opening["wall_ns"]), opening["cause"] in _DEPARTURES
+        for partition, each in self.partitions.items():
+            passage = each.passage
+            if passage is None or passage.release is not None:
+                continue
+            member_id = passage.member_id
+            if not (is_all or member_id in members):
+                continue
+            if accounts.readers.reader_of(partition) == member_id:
+                if kind == "member_synced":
+                    passage.droppable = states.DROPPABLE
+                continue
+            life = accounts.membership.gone.get(member_id)
+            how = _ENDS.get(kind, states.REVOKED)
+            if kind in _GONE and life is not None and life.how is not None:
+                how = life.how.value
+            pace = self._paces.get(member_id) or Pace()
+            each.release(how, int(event["wall_ns"]), rebalance, pace)
+        for gone in members if kind in _GONE else ():
+            self._paces.pop(gone or "", None)
+
+    def _note_late(self, event: Event) -> None:
+        """Notes partitions that a topic has got since the group reads it."""
+        generation = int(event.get("generation") or 0)
+        for partition in partitions(event.get("partitions_gained")):
+            first = self._first.setdefault(partition[0], generation)
+            if partition not in self._known:
+                self._known.add(partition)
+                if generation > first and partition not in self.partitions:
+                    self.of(partition).late_from = 0
+
+    def commit(
+        self,
+        event: Mapping[str, Any],
+        rows: Iterable[tuple[str, int, int]],
+        accounts: GroupAccounts,
+    ) -> None:
+        """Handles accepted commits: (topic, partition, offset)."""
+        member_id = event.get("member_id") or ""
+        wall_ns = int(event["wall_ns"])
+        in_transaction = event.get("producer_id") is not None
+        is_admin = (
+            not member_id and not in_transaction and (not accounts.membership.present)
+        )
+        steps, in_rebalance = 0, accounts.joining() is not None
+        for topic, index, offset in rows:
+            state = self.of((topic, index))
+            passage = state.passage
+            in_rebalance |= passage is not None and passage.release is not None
+            before, step = state.commit(
+                member_id, offset, wall_ns, in_transaction=in_transaction
+            )
+            steps += step
+            if before is None:
+                continue
+            reason = "transaction" if in_transaction else "commit"
+            if is_admin:
+                reason = "admin"
+                state.blame("admin")
+            row = WentBack(
+                topic=topic,
+                partition=index,
+                previous=before,
+                offset=offset,
+                reason=reason,
+                member_id=member_id,
+                client_id=event.get("client_id") or "",
+                host=event.get("host") or "",
+                generation=int(event.get("generation") or 0),
+                time_ns=wall_ns,
+            )
+            self.went_back.append(row)
+            self.rewound.append(row)
+        if member_id:
+            pace = self._paces.setdefault(member_id, Pace())
+            pace.claim(steps, wall_ns, in_rebalance=in_rebalance)
+
+    # -- events about it
+
+    @property
+    def has_news(self) -> bool:
+        """True if something was skipped, or has been sent again, or went back."""
+        return bool(self.rewound) or any(
+            any(not gap.is_told for gap in state.gaps)
+            or (
+                state.repeats
+                and state.repeats[-1].told != state.repeats[-1].end
+                and not state.due()
+            )
+            for state in self.partitions.values()
+        )
+
+    def news(self, accounts: GroupAccounts | None, count: Count) -> dict[str, Any]:
+        """The fields of a ``delivery_account``: what no event has told yet.
+
+        Args:
+            accounts: see `snapshot`, as for `count`.
+            count: counts records between offsets.
+        """
+        again: list[dict[str, Any]] = []
+        skips: list[dict[str, Any]] = []
+        received = 0
+        for key, state in sorted(self.partitions.items()):
+
+            def row(
+                first: int,
+                end: int,
+                key: Partition = key,
+                state: PartitionDelivery = state,
+            ) -> dict[str, Any]:
+                records = count(*key, first, end, state.is_committed is True)
+                return {
+                    "topic": key[0],
+                    "partition": key[1],
+                    "first": first,
+                    "end": end,
+                    "records": records,
+                }
+
+            received += sum(row(a, b)["records"] for a, b, _ in state.fresh.rows)
+            state.fresh.remove(0)
+            for each in state.repeats:
+                first = each.first if each.told is None else each.told
+                if first < each.end:
+                    each.told = each.end
+                    made = row(first, each.end)
+                    made["is_certain"] = each.seen.is_handled
+                    made["previous_reader"] = each.seen.reader or None
+                    made["reader"] = each.reader
+                    made["reason_again"] = each.reason
+                    again.append(made)
+            for gap in state.gaps:
+                if not gap.is_told:
+                    gap.is_told = True
+                    made = row(gap.first, gap.end)
+                    made["reader"] = gap.reader
+                    made["reason_skipped"] = gap.reason
+                    if made["records"]:
+                        skips.append(made)
+        whole = self.snapshot(accounts, count)
+        certain = sum(row["records"] for row in again if row["is_certain"])
+        return {
+            "received": received,
+            "again_certain": certain,
+            "again_possible": sum(row["records"] for row in again) - certain,
+            "skipped": sum(row["records"] for row in skips),
+            "uncommitted": whole.uncommitted,
+            "again": again,
+            "skips": skips,
+            "words": whole.words,
+        }
+
+    # -- reading it
+
+    def snapshot(self, accounts: GroupAccounts | None, count: Count) -> Delivery:
+        """The account as of now.
+
+        Args:
+            accounts: the group's members and readers; None: it has none.
+            count: counts records between offsets.
+        """
+        counted = _Counted(self, accounts, count)
+        return counted.delivery()
+
+
+class _Counted:
+    """A snapshot in the making."""
+
+    def __init__(
+        self, group: GroupDelivery, accounts: GroupAccounts | None, count: Count
+    ) -> None:
+        self._group = group
+        self._accounts = accounts
+        self._count = count
+
+    def _records(self, key: Partition, first: int, end: int) -> int:
+        state = self._group.partitions[key]
+        return self._count(*key, first, end, state.is_committed is True)
+
+    def delivery(self) -> Delivery:
+        """The account as of now."""
+        group = self._group
+        records = committed = uncommitted = unknown = sent = 0
+        complete: dict[str, int] = {}
+        for key, state in sorted(group.partitions.items()):
+            for first, end, seen in state.seen.within(0):
+                found = self._records(key, first, end)
+                if seen.reader:
+                    records += found
+                    committed += found if seen.is_handled else 0
+            for first, end, _ in state.uncommitted():
+                uncommitted += self._records(key, first, end)
+            for first, end, _ in state.unknown.within(0):
+                unknown += self._records(key, first, end)
+            sent += state.sent
+            if state.seen.complete_from:
+                complete["{}-{}".format(*key)] = state.seen.complete_from
+        return Delivery(
+            group=group.group_id,
+            records=records,
+            committed=committed,
+            uncommitted=uncommitted,
+            sent=sent,
+            unknown=unknown,
+            again=tuple(self._again()),
+            skipped=tuple(self._skipped()),
+            went_back=tuple(group.went_back),
+            open=tuple(self._open()),
+            complete_from=complete,
+        )
+
+    def _again(self) -> Iterator[Again]:
+        for key, state in sorted(self._group.partitions.items()):
+            for row in state.repeats:
+                yield self._row(
+                    key,
+                    row.first,
+                    row.end,
+                    row.seen,
+                    row.reason,
+                    row.reader,
+                    row.wall_ns,
+                    is_due=False,
+                )
+            if self._is_due(state):
+                passage = state.passage
+                reader = ""
+                if passage is not None and passage.release is None:
+                    reader = passage.member_id
+                for first, end, seen in state.due():
+                    yield self._row(
+                        key,
+                        first,
+                        end,
+                        seen,
+                        state.reason_of_due,
+                        reader,
+                        0,
+                        is_due=True,
+                    )
+
+    def _is_due(self, state: PartitionDelivery) -> bool:
+        """Returns whether a reader is to come: not of a group that has ended.
+
+        Nor of partitions that were released because the other members had left.
+        """
+        passage = state.passage
+        if passage is None or (
+            passage.release is not None
+            and passage.release.how in states.IN_REBALANCE
+            and not passage.release.after_departure
+        ):
+            return True
+        return self._accounts is not None and bool(self._accounts.membership.present)
+
+    def _row(
+        self, key: Partition, first: int, end: int, seen: states.Seen, reason: str,
+        reader: str, wall_ns: int, *, is_due: bool,
+    ) -> Again:  # fmt: skip
+        return Again(
+            topic=key[0],
+            partition=key[1],
+            first=first,
+            end=end,
+            records=self._records(key, first, end),
+            is_certain=seen.is_handled,
+            is_due=is_due,
+            reason=reason,
+            first_reader=seen.reader,
+            reader=reader,
+            time_ns=wall_ns,
+        )
+
+    def _skipped(self) -> Iterator[Skipped]:
+        for key, state in sorted(self._group.partitions.items()):
+            for gap in state.gaps:
+                records = self._records(key, gap.first, gap.end)
+                if records:
+                    yield Skipped(
+                        topic=key[0],
+                        partition=key[1],
+                        first=gap.first,
+                        end=gap.end,
+                        records=records,
+                        reason=gap.reason,
+                        reader=gap.reader,
+                        time_ns=gap.wall_ns,
+                    )
+
+    def _open(self) -> Iterator[Open]:
+        accounts = self._accounts
+        if accounts is None:
+            return
+        for key, state in sorted(self._group.partitions.items()):
+            passage = state.passage
+            if passage is None or passage.release is None:
+                continue
+            owner = accounts.ownership.last.get(key)
+            if owner is None or owner not in accounts.membership:
+                continue
+            due = sum(self._records(key, a, b) for a, b, _ in state.due())
+            yield Open(topic=key[0], partition=key[1], owner=owner, records=due)
+
+
+class Deliveries:
+    """The accounts of all groups: pass events and notes in order.
+
+    Args:
+        accounts: the accounts of the same stream: members, owners, readers. They take
+            each event before `take` does.
+
+    Attributes:
+        groups: by id.
+        touched: groups with a note or a commit since it was emptied.
+    """
+
+    def __init__(self, accounts: Accounts) -> None:
+        self.groups: dict[str, GroupDelivery] = {}
+        self.touched: set[str] = set()
+        self._accounts = accounts
+        # Groups that were assigned a partition; partitions that a connection read.
+        self._groups_of: dict[Partition, dict[str, None]] = {}
+        self._read_by: dict[int, dict[tuple[str, Partition], None]] = {}
+        self._handlers: Mapping[type, Callable[[Any], None]] = {
+            Asked: self._asked,
+            Sent: self._sent,
+            OutOfRange: self._out_of_range,
+            Read: self._read,
+            Ended: self._ended,
+            Dropped: self._dropped,
+        }
+
+    def of(self, group_id: str) -> GroupDelivery:
+        """A group's account."""
+        found = self.groups.get(group_id)
+        self.touched.add(group_id)
+        if found is None:
+            if len(self.groups) >= MOST_GROUPS:
+                del self.groups[next(iter(self.groups))]
+            found = self.groups[group_id] = GroupDelivery(group_id)
+        return found
+
+    def take(self, event: Event) -> None:
+        """Handles an event, after the accounts did."""
+        group_id = event.get("group")
+        if group_id is None:
+            return
+        for name in ("owned", "partitions_gained"):
+            for each in partitions(event.get(name)):
+                self._groups_of.setdefault(each, {})[group_id] = None
+        self.of(group_id).take(event, self._accounts.of(group_id))
+
+    def commit(self, seen: Seen) -> None:
+        """Handles accepted commits, not rendered: they are the most frequent events."""
+        _, _, _, wall_ns, notice = seen
+        assert notice.group_id is not None
+        member_id, _, client = notice.who or (None, None, None)
+        topics, indexes, offsets, _ = notice.fields["offsets"]
+        event = {
+            "member_id": member_id,
+            "client_id": None if client is None else client.id,
+            "host": None if client is None else client.host,
+            "generation": notice.generation,
+            "producer_id": notice.fields.get("producer_id"),
+            "wall_ns": wall_ns,
+        }
+        group_id = notice.group_id
+        self.of(group_id).commit(
+            event,
+            zip(topics, indexes, offsets, strict=True),
+            self._accounts.of(group_id),
+        )
+
+    def loaded(self, group_id: str, committed: Mapping[Partition, int]) -> None:
+        """A coordinator has loaded a group, with these offsets."""
+        group = self.of(group_id)
+        group.loaded.update(committed)
+
+    def note(self, note: Note) -> None:
+        """Handles a note of a fetch."""
+        self._handlers[type(note)](note)
+
+    def snapshot(self, group_id: str, count: Count) -> Delivery:
+        """A group's account as of now; empty for an unknown group."""
+        accounts = self._accounts.groups.get(group_id)
+        group = self.groups.get(group_id) or GroupDelivery(group_id)
+        return group.snapshot(accounts, count)
+
+    # -- the reader of a note
+
+    def _readers(
+        self, client: Client, partition: Partition
+    ) -> list[tuple[GroupDelivery, str]]:
+        """The groups, and their members, that the reader may be."""
+        found = []
+        for group_id in self._groups_of.get(partition, ()):
+            accounts = self._accounts.groups.get(group_id)
+            if accounts is None:
+                continue
+            owner = accounts.readers.reader_of(partition)
+            if owner is not None and _is_client_of(accounts, owner, client):
+                found.append((self.of(group_id), owner))
+        if len(found) < 2:
+            return found
+        known = self._read_by.get(client.connection or 0, {})
+        sure = [row for row in found if (row[0].group_id, partition) in known]
+        if len(sure) == 1:
+            return sure
+        for group, _ in found:
+            group.of(partition)
+        return found
+
+    def _asked(self, note: Asked) -> None:
+        key = note.topic, note.partition
+        found = self._readers(note.client, key)
+        if len(found) != 1:
+            self._confirm(note.client, note.wall_ns, was_read=True)
+            return
+        (group, member_id), state = found[0], found[0][0].of(key)
+        state.is_committed = note.is_committed
+        state.asked(member_id, note.client, note.offset, note.log_start, note.wall_ns)
+        known = self._read_by.setdefault(note.client.connection or 0, {})
+        known[group.group_id, key] = None
+
+    def _sent(self, note: Sent) -> None:
+        key = note.topic, note.partition
+        found = self._readers(note.client, key)
+        if len(found) > 1:
+            for group, _ in found:
+                group.of(key).unknown.set(note.offset, note.end, True)
+            return
+        stray = note.client.connection, note.offset, note.end
+        for group, member_id in found:
+            state = group.of(key)
+            if not state.was_sent(
+                member_id, note.client, note.offset, note.end, note.wall_ns
+            ):
+                state.stray = stray
+        known = self._read_by.get(stray[0] or 0, {})
+        for group_id in self._groups_of.get(key, ()) if not found else ():
+            if (group_id, key) in known and group_id in self.groups:
+                self.groups[group_id].of(key).stray = stray
+
+    def _out_of_range(self, note: OutOfRange) -> None:
+        key = note.topic, note.partition
+        for group, _ in self._readers(note.client, key):
+            group.of(key).out_of_range()
+
+    def _read(self, note: Read) -> None:
+        self._confirm(note.client, note.wall_ns, was_read=True)
+
+    def _ended(self, note: Ended) -> None:
+        self._confirm(note.client, note.wall_ns, was_read=note.was_read)
+        self._read_by.pop(note.client.connection or 0, None)
+
+    def _confirm(self, client: Client, wall_ns: int, *, was_read: bool) -> None:
+        for group_id, partition in self._read_by.get(client.connection or 0, ()):
+            group = self.groups.get(group_id)
+            if group is not None and partition in group.partitions:
+                state = group.partitions[partition]
+                state.confirm(client, was_read=was_read, wall_ns=wall_ns)
+
+    def _dropped(self, note: Dropped) -> None:
+        key = note.topic, note.partition
+        for group_id in self._groups_of.pop(key, ()):
+            group = self.groups.get(group_id)
+            if group is not None:
+                group.partitions.pop(key, None)
+
+
+def _is_client_of(accounts: GroupAccounts, member_id: str, client: Client) -> bool:
+    """Returns whether a reader may be a member's client."""
+    membership = accounts.membership
+    joined = membership.connections.get(client.connection or 0)
+    if joined is not None:
+        return joined == member_id
+    member = membership.members.get(member_id)
+    return member is not None and (member.client_id, member.host) == client[:2]

@@ -1,0 +1,585 @@
+"""One partition of a group: its passages, and what they received."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kohort.broker.coordinator.events import Client
+from kohort.broker.events.delivery.segments import END, Segments
+
+MOST_ROWS: Final = 1_000
+"""Rows of a kind per partition; the earliest go."""
+CLOSING_NS: Final = 50_000_000
+"""Time from a commit to LeaveGroup up to which the commit is part of the close. It
+takes 1 to 3 ms."""
+STEADY: Final = 3
+"""Commits of a member from which its steps are known."""
+DROPPABLE: Final = 2
+"""Responses after a rebalance from which on a client drops nothing because of it."""
+
+PAUSED: Final = "paused"
+REVOKED: Final = "revoked"
+LEFT: Final = "left"
+REPLACED: Final = "replaced"
+IN_REBALANCE: Final = frozenset({PAUSED, REVOKED})
+_ORDERLY: Final = frozenset({PAUSED, REVOKED, LEFT})
+
+
+class Seen(NamedTuple):
+    """A range of offsets that a member received.
+
+    Attributes:
+        reader: its member id; "": from before the account.
+        is_handled: whether an offset above it was committed, or a commit refused.
+    """
+
+    reader: str
+    is_handled: bool
+
+
+@dataclass(slots=True, eq=False)
+class Repeat:
+    """Offsets received again: `Again`, not counted yet."""
+
+    first: int
+    end: int
+    seen: Seen
+    reason: str
+    reader: str
+    wall_ns: int
+    told: int | None = None
+    """The end of what an event has told already."""
+
+
+@dataclass(slots=True, eq=False)
+class Gap:
+    """Offsets skipped: `Skipped`, not counted yet."""
+
+    first: int
+    end: int
+    reason: str
+    reader: str
+    wall_ns: int
+    is_told: bool = False
+    """Whether an event has told it."""
+
+
+@dataclass(slots=True, eq=False)
+class Release:
+    """The end of a passage.
+
+    Attributes:
+        member_id: the reader.
+        how: `PAUSED` (it joined, and is eager), `REVOKED`, or how the member went.
+        wall_ns: when.
+        committed: the group's offset then, or after a later commit of the member.
+        start: the first offset that it asked for.
+        received: the offset behind the last record that it received.
+        after_departure: whether a member that left began the rebalance.
+        gave_back: whether it committed as it released the partition.
+        repeated: offsets that the next reader received again.
+    """
+
+    member_id: str
+    how: str
+    wall_ns: int
+    committed: int | None
+    start: int
+    received: int
+    after_departure: bool = False
+    gave_back: bool = False
+    repeated: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Passage:
+    """A member reads the partition, from an offset on.
+
+    Attributes:
+        member_id: the member.
+        client: its connection.
+        start: the first offset that it asked for.
+        position: the offset behind the last record that it received.
+        sent: the end of a response that it may not have read yet.
+        sent_ns: when the last records were sent.
+        reason: why it received records again, if it does.
+        release: its end; None: it goes on.
+        claimed: the offset of its last commit.
+        is_transactional: whether its commits are part of transactions.
+        is_unread: whether the connection broke before it had read the last response.
+        droppable: while above 0, records that it has received may be dropped, and
+            asked for again: librdkafka drops what it has fetched ahead of partitions
+            that a cooperative rebalance leaves to it.
+    """
+
+    member_id: str
+    client: Client
+    start: int
+    position: int
+    sent: int
+    reason: str
+    release: Release | None = None
+    sent_ns: int = 0
+    claimed: int | None = None
+    is_transactional: bool = False
+    is_unread: bool = False
+    droppable: int = 0
+
+    @property
+    def done(self) -> int:
+        """The offset up to which it has handled everything, according to itself."""
+        return self.start if self.claimed is None else self.claimed
+
+    def claim(self, offset: int) -> int:
+        """Notes a commit; returns its distance from the one before."""
+        step = max(offset - self.done, 0)
+        self.claimed = offset
+        return step
+
+
+class Pace:
+    """The distances between a member's commits, in offsets of all partitions.
+
+    A service that commits at regular distances may have handled more since. One whose
+    last commit is nearer has committed because it had to stop.
+
+    Attributes:
+        claims: the number of commits, without those in rebalances.
+        least, most: the distances of these, before the last commit.
+        last: the distance of the last commit.
+        last_ns: the time of it.
+    """
+
+    __slots__ = ("_is_regular", "claims", "last", "last_ns", "least", "most")
+
+    def __init__(self) -> None:
+        self.claims = 0
+        self.least = END
+        self.most = 0
+        self.last = 0
+        self.last_ns = 0
+        self._is_regular = False
+
+    def claim(self, step: int, wall_ns: int, *, in_rebalance: bool) -> None:
+        """Notes a commit."""
+        if self._is_regular and self.last:
+            self.least = min(self.least, self.last)
+            self.most = max(self.most, self.last)
+        self.last = step
+        self.last_ns = wall_ns
+        self._is_regular = not in_rebalance
+        self.claims += self._is_regular
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the last commit was one of many, as far as its distance shows."""
+        return 0 < self.most <= self.last
+
+    @property
+    def step(self) -> int | None:
+        """The distance of all commits; None if they differ, or are too few."""
+        if self.claims < STEADY or self.least != self.most:
+            return None
+        return max(self.most, self.last)
+
+
+class PartitionDelivery:
+    """One partition of a group.
+
+    Attributes:
+        seen: what members received, without what was given back.
+        skipped: what no member was sent, by reason.
+        committed: the group's offset; None: none, or unknown.
+        floor: the group's first position; None: unknown.
+        passage: the latest passage; None before the first.
+        repeats, gaps: rows, in order of time.
+        releases: ends of passages, in order of time.
+        sent: records in responses, as offsets.
+        unknown: offsets sent to readers that may be another group's.
+        is_committed: whether its readers are ``read_committed``; None: unknown.
+        stray: connection, first offset and end of a response to a Fetch from before a
+            rebalance. Some clients use it, others drop it and ask again.
+        late_from: the log's start, when a rebalance found the partition late.
+        fresh: ranges received for the first time that no event has told.
+    """
+
+    __slots__ = (
+        "_blame",
+        "_is_out_of_range",
+        "committed",
+        "floor",
+        "fresh",
+        "gaps",
+        "is_committed",
+        "late_from",
+        "passage",
+        "releases",
+        "repeats",
+        "seen",
+        "sent",
+        "stray",
+        "unknown",
+    )
+
+    def __init__(self, committed: int | None) -> None:
+        self.seen: Segments[Seen] = Segments()
+        self.committed = committed
+        self.floor = committed
+        self.passage: Passage | None = None
+        self.repeats: deque[Repeat] = deque(maxlen=MOST_ROWS)
+        self.gaps: deque[Gap] = deque(maxlen=MOST_ROWS)
+        self.releases: deque[Release] = deque(maxlen=MOST_ROWS)
+        self.fresh: Segments[bool] = Segments()
+        self.sent = 0
+        self.unknown: Segments[bool] = Segments()
+        self.is_committed: bool | None = None
+        self.stray: tuple[int | None, int, int] | None = None
+        self.late_from: int | None = None
+        self._is_out_of_range = False
+        # A reason that explains the next start better than the release does.
+        self._blame: str | None = None
+
+    # -- notes of fetches
+
+    def asked(
+        self, member_id: str, client: Client, offset: int, log_start: int, wall_ns: int
+    ) -> None:
+        """A member that reads the partition asks for an offset."""
+        passage = self.passage
+        if (
+            passage is not None
+            and passage.member_id == member_id
+            and passage.release is None
+        ):
+            if passage.position <= offset <= passage.sent:
+                self.received(passage, offset, wall_ns)
+                passage.sent = offset
+                passage.client = client
+                passage.is_unread = False
+                return
+            if offset > passage.sent:
+                self.received(passage, passage.sent, wall_ns)
+            elif passage.droppable > 0:
+                self._drop(passage, offset)
+                return
+            else:
+                # A seek, or a response that was on its way is thrown away.
+                passage.sent = passage.position
+        if self.stray is not None:
+            stray, self.stray = self.stray, None
+            if (stray[0], stray[2]) == (client.connection, offset):
+                # It was read, after all.
+                self._begin(member_id, client, stray[1], log_start, wall_ns)
+                assert self.passage is not None
+                self.received(self.passage, offset, wall_ns)
+                self.passage.sent = offset
+                return
+        self._begin(member_id, client, offset, log_start, wall_ns)
+
+    def _drop(self, passage: Passage, offset: int) -> None:
+        """The client has dropped records that it had not handed out."""
+        passage.droppable = 0
+        for first, end, seen in self.seen.within(offset, passage.position):
+            if seen == (passage.member_id, False):
+                self.seen.remove(first, end)
+        passage.position = passage.sent = offset
+
+    def _begin(
+        self, member_id: str, client: Client, offset: int, log_start: int, wall_ns: int
+    ) -> None:
+        before = self.passage
+        reason = self._why(before, member_id, offset)
+        self._note_floor(offset)
+        assert self.floor is not None
+        if offset > self.floor:
+            why = self._why_skipped(before, member_id, offset, log_start)
+            for first, end in [*self.seen.gaps(self.floor, offset)]:
+                if not self._is_told(first, end):
+                    self.gaps.append(Gap(first, end, why, member_id, wall_ns))
+        self.passage = Passage(member_id, client, offset, offset, offset, reason)
+        self._is_out_of_range = False
+        self._blame = None
+
+    def _note_floor(self, offset: int) -> None:
+        floor = self.floor if self.late_from is None else self.late_from
+        self.late_from = None
+        if floor is None:
+            self.floor = offset
+        elif offset < floor and self.committed == floor:
+            # The commit is older than the account: those before it were handled.
+            self.seen.set(offset, floor, Seen("", is_handled=True))
+            self.floor = offset
+        else:
+            self.floor = min(floor, offset)
+
+    def _is_told(self, first: int, end: int) -> bool:
+        return any(gap.first <= first and end <= gap.end for gap in self.gaps)
+
+    def _why(self, before: Passage | None, member_id: str, offset: int) -> str:
+        """The reason for records that the reader receives again."""
+        if self._is_out_of_range:
+            return "out_of_range"
+        if before is None:
+            return self._blame or "seek"
+        if self._blame is not None and offset <= (self.committed or 0):
+            return self._blame
+        if before.release is None:
+            return "seek" if before.member_id == member_id else "rebalance"
+        if before.release.how in IN_REBALANCE:
+            return "rebalance"
+        return before.release.how
+
+    def _why_skipped(
+        self, before: Passage | None, member_id: str, offset: int, log_start: int
+    ) -> str:
+        committed = self.committed
+        if offset <= log_start and (committed is None or offset > committed):
+            return "deleted"
+        if self._is_out_of_range:
+            return "out_of_range"
+        if committed is not None and offset <= committed:
+            return "commit_ahead"
+        if (
+            before is not None
+            and before.member_id == member_id
+            and (before.release is None)
+        ):
+            return "seek"
+        if before is None and committed is None:
+            return "found_late"
+        return "reset" if committed is None else "seek"
+
+    def was_sent(
+        self, member_id: str, client: Client, offset: int, end: int, wall_ns: int
+    ) -> bool:
+        """Notes a response; False if the member is not the present reader."""
+        passage = self.passage
+        if (
+            passage is None
+            or passage.release is not None
+            or passage.member_id != member_id
+        ):
+            return False
+        self.sent += end - offset
+        passage.sent_ns = wall_ns
+        passage.droppable -= 1
+        if offset == passage.position:
+            passage.client = client
+            passage.sent = max(passage.sent, end)
+        return True
+
+    def received(self, passage: Passage, end: int, wall_ns: int) -> None:
+        """Notes that a reader has read up to an offset."""
+        first = passage.position
+        if end <= first:
+            return
+        for a, b in self.seen.gaps(first, end):
+            self.fresh.set(a, b, True)
+        for a, b, seen in self.seen.within(first, end):
+            self._repeat(a, b, seen, passage, wall_ns)
+        for gap in [*self.gaps]:
+            if gap.first < end and gap.end > first:
+                self._fill(gap, first, end)
+        handled = self.committed or 0
+        was_handled = [(a, b) for a, b, s in self.seen.within(first, end) if s[1]]
+        mine = Seen(passage.member_id, is_handled=True)
+        self.seen.set(first, min(end, handled), mine)
+        self.seen.set(max(first, handled), end, mine._replace(is_handled=False))
+        for a, b in was_handled:
+            self.seen.set(a, b, mine)
+        passage.position = end
+
+    def _fill(self, gap: Gap, first: int, end: int) -> None:
+        """A reader has received skipped offsets after all."""
+        self.gaps.remove(gap)
+        for a, b in ((gap.first, min(first, gap.end)), (max(end, gap.first), gap.end)):
+            if a < b:
+                self.gaps.append(Gap(a, b, gap.reason, gap.reader, gap.wall_ns))
+
+    def _repeat(
+        self, first: int, end: int, seen: Seen, passage: Passage, wall_ns: int
+    ) -> None:
+        if self.releases:
+            self.releases[-1].repeated += end - first
+        last = self.repeats[-1] if self.repeats else None
+        if (
+            last is not None
+            and (last.end, last.seen, last.reader) == (first, seen, passage.member_id)
+            and last.reason == passage.reason
+        ):
+            last.end = end
+            return
+        row = Repeat(first, end, seen, passage.reason, passage.member_id, wall_ns)
+        self.repeats.append(row)
+
+    def confirm(self, client: Client, *, was_read: bool, wall_ns: int) -> None:
+        """The connection has sent another request, or ended without one."""
+        passage = self.passage
+        if passage is None or passage.release is not None or passage.client != client:
+            return
+        if was_read:
+            self.received(passage, passage.sent, wall_ns)
+        passage.is_unread = not was_read
+
+    def out_of_range(self) -> None:
+        """The reader was answered with OFFSET_OUT_OF_RANGE: it resets its offset."""
+        self._is_out_of_range = True
+
+    # -- commits
+
+    def commit(
+        self, member_id: str, offset: int, wall_ns: int, *, in_transaction: bool
+    ) -> tuple[int | None, int]:
+        """Notes a commit.
+
+        Returns:
+            The offset before, if it was higher; and what `claim` returns.
+        """
+        before, self.committed = self.committed, offset
+        if self.floor is None:
+            self.floor = offset
+        step = self.claim(member_id, offset, wall_ns, in_transaction=in_transaction)
+        if before is None or offset >= before:
+            return None, step
+        self._blame = "went_back"
+        return before, step
+
+    def claim(
+        self, member_id: str, offset: int, wall_ns: int, *, in_transaction: bool = False
+    ) -> int:
+        """A member declares that it has handled all records below an offset.
+
+        By a commit, even if that is refused.
+
+        Returns:
+            The distance from its commit before, in offsets.
+        """
+        passage = self.passage
+        step = 0
+        if passage is not None and (
+            passage.member_id == member_id or (in_transaction and not member_id)
+        ):
+            self.received(passage, min(offset, passage.sent), wall_ns)
+            passage.is_transactional |= in_transaction
+            step = passage.claim(offset)
+        for a, b, seen in self.seen.within(0, offset):
+            if not seen.is_handled:
+                self.seen.set(a, b, seen._replace(is_handled=True))
+        if passage is not None and passage.member_id == member_id:
+            release = passage.release
+            if release is not None and release.how in IN_REBALANCE:
+                # A cooperative member commits after it has learnt of the revocation.
+                release.committed = self.committed
+                self._give_back(passage, release, offset)
+        return step
+
+    def refused(self, member_id: str, offset: int, wall_ns: int) -> None:
+        """A commit was refused: what it declares was handled nevertheless."""
+        self.claim(member_id, offset, wall_ns)
+        if self.committed is None or offset > self.committed:
+            self._blame = "commit_refused"
+
+    def blame(self, reason: str) -> None:
+        """Notes the reason for the next start, where it is known better."""
+        self._blame = reason
+
+    def forget_commit(self) -> None:
+        """The group's offset was deleted, or expired."""
+        self.committed = None
+        self._blame = "offset_deleted"
+
+    # -- the end of a passage
+
+    def release(
+        self, how: str, wall_ns: int, rebalance: tuple[int, bool], pace: Pace
+    ) -> None:
+        """The reader stops.
+
+        Args:
+            how: as in `Release`.
+            wall_ns: when, by the machine's clock.
+            rebalance: when the rebalance began that takes the partition, and whether a
+                member that left began it.
+            pace: that of the reader.
+        """
+        passage = self.passage
+        if passage is None or passage.release is not None:
+            return
+        began_ns, after_departure = rebalance
+        back = self._given_back_from(passage, how, wall_ns, began_ns, pace)
+        if not passage.is_unread:
+            # The reader may have handled it, and stopped before it asked for more.
+            end = passage.sent if back is None else min(passage.sent, back)
+            self.received(passage, end, wall_ns)
+        release = Release(
+            passage.member_id,
+            how,
+            wall_ns,
+            self.committed,
+            passage.start,
+            passage.position,
+            after_departure,
+        )
+        passage.release = release
+        self.releases.append(release)
+        passage.sent = passage.position
+        if back is not None:
+            self._give_back(passage, release, back)
+
+    def _given_back_from(
+        self, passage: Passage, how: str, wall_ns: int, rebalance_ns: int, pace: Pace
+    ) -> int | None:
+        """The offset from which on the reader declares that it handled nothing."""
+        if passage.is_transactional:
+            # What a transaction had not committed is undone.
+            return passage.done
+        is_last = (
+            0 < rebalance_ns <= pace.last_ns
+            if how in IN_REBALANCE
+            else how in {LEFT, REPLACED}
+            and wall_ns - CLOSING_NS <= pace.last_ns >= passage.sent_ns
+        )
+        if is_last and not pace.is_usual:
+            return passage.done
+        if pace.step == 1 or (pace.step is not None and how in _ORDERLY):
+            # With some more records it would have committed again.
+            return passage.done + pace.step - (how in _ORDERLY)
+        return None
+
+    def _give_back(self, passage: Passage, release: Release, offset: int) -> None:
+        for a, b, seen in self.seen.within(offset):
+            if seen == (passage.member_id, False):
+                self.seen.remove(a, b)
+        release.gave_back = True
+
+    # -- reading the account
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that comes next: the reader's, or the one to begin with."""
+        passage = self.passage
+        if passage is not None and passage.release is None:
+            return passage.position
+        if self.committed is not None:
+            return self.committed
+        return self.floor or 0
+
+    def due(self) -> list[tuple[int, int, Seen]]:
+        """What members received before, and comes next, again."""
+        return self.seen.within(self.next_offset)
+
+    def uncommitted(self) -> list[tuple[int, int, Seen]]:
+        """What members received, and neither committed nor gave back."""
+        return [row for row in self.seen.within(0) if not row[2].is_handled]
+
+    @property
+    def reason_of_due(self) -> str:
+        """The reason why `due` comes again."""
+        passage = self.passage
+        if passage is None:
+            return self._blame or "seek"
+        if passage.release is None:
+            return passage.reason
+        return self._why(passage, "", END)

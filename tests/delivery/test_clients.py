@@ -1,0 +1,124 @@
+"""The table of truth: what applications handled, against the account of delivery.
+
+Real clients, each with services that commit at different times, are disturbed in many
+ways; each says which records it handled. The account has to agree: with what was
+handled again, and with what was skipped; and nothing changes when the members close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+import pytest_asyncio
+from tests.delivery.cell import CONFIG, Workers, played
+from tests.delivery.disturbances import AT_WORK, DISTURBANCES
+from tests.interop import libraries
+from tests.interop.libraries import Library
+
+from kohort.broker.server import Broker
+
+EAGER: Final = "range"
+COOPERATIVE: Final = "cooperative-sticky"
+SERVICES: Final = ("after", "before", "late", "released", "never", "auto")
+
+
+class Client(NamedTuple):
+    """A client library in the table.
+
+    Attributes:
+        library: its worker.
+        assignors: to play with.
+        without: disturbances and services that it has not, or gets stuck with.
+        quick: those of the default suite.
+        marks: of its tests, but for the quick ones.
+    """
+
+    library: Library
+    assignors: tuple[str, ...] = (EAGER, COOPERATIVE)
+    without: frozenset[str] = frozenset()
+    quick: frozenset[str] = frozenset()
+    marks: tuple[pytest.MarkDecorator, ...] = (pytest.mark.long,)
+
+
+CLIENTS: Final = (
+    Client(libraries.CONFLUENT, quick=frozenset({"join", "crash"})),
+    Client(
+        libraries.AIOKAFKA,
+        (EAGER,),
+        quick=frozenset({"storm", "replaced", "one_of_two", "crash", "kick", "seek"}),
+    ),
+    # A commit in its callback of a revocation does not return.
+    Client(libraries.KAFKA_PYTHON, (EAGER,), frozenset({"released"})),
+    Client(libraries.KOHORT),
+    Client(libraries.JAVA, marks=(pytest.mark.interop,)),
+)
+QUICK: Final = frozenset({"late", "released", "never"})
+
+
+def cells() -> Iterator[object]:
+    """Client, assignor, service, disturbance."""
+    for client in CLIENTS:
+        for assignor in client.assignors:
+            for service in SERVICES:
+                for disturbance in DISTURBANCES:
+                    if client.without & {service, disturbance}:
+                        continue
+                    is_quick = (
+                        disturbance in client.quick
+                        and service in QUICK
+                        and assignor == EAGER
+                    )
+                    yield pytest.param(
+                        client,
+                        assignor,
+                        service,
+                        disturbance,
+                        marks=() if is_quick else client.marks,
+                        id=f"{client.library.name}-{assignor}-{service}-{disturbance}",
+                    )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def broker() -> AsyncIterator[Broker]:
+    """A broker that keeps the account."""
+    async with Broker(CONFIG, watch_fetches=True) as broker:
+        yield broker
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def workers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[dict[str, Workers]]:
+    """Processes by library, used again and again."""
+    folder: Path = tmp_path_factory.mktemp("workers")
+    found = {client.library.name: Workers(client.library, folder) for client in CLIENTS}
+    yield found
+    for each in found.values():
+        await each.stop()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("client", "assignor", "service", "disturbance"), list(cells())
+)
+async def test_the_account_agrees_with_the_applications(
+    broker: Broker,
+    workers: dict[str, Workers],
+    client: Client,
+    assignor: str,
+    service: str,
+    disturbance: str,
+) -> None:
+    """What was handled again, and skipped; also when all members have closed."""
+    at_work = disturbance in AT_WORK
+    mine = workers[client.library.name]
+    async with played(broker, mine, service, assignor) as cell:
+        await DISTURBANCES[disturbance](cell)
+        assert not await cell.wrong(at_work=at_work)
+        for member in cell.members:
+            if not member.is_gone:
+                await cell.leave(member)
+        assert not await cell.wrong(at_work=at_work)
