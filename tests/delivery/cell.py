@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from kohort.broker.server import Broker
 
 PARTITIONS = 2
-RECORDS = 10
-"""Records per partition: one that commits `late` does not commit the last ones."""
+RECORDS = 20
+"""Records per partition: enough for two commits of a service that commits `late`, and
+some more. After a single one, a close cannot be told from a commit of the close."""
 LATE = 7
 LIMIT_S = 20.0
 CAREFUL = frozenset({"released", "auto"})

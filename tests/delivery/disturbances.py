@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.delivery.cell import RECORDS, Cell, Member
 
-MANY = 20 * RECORDS
+MANY = 10 * RECORDS
 """Records per partition, so that members are disturbed at work."""
 BACK = 3
 """The offset to which `seek` goes back."""
@@ -25,7 +25,7 @@ async def busy(cell: Cell) -> Member:
     """A member that has handled a part of its records."""
     cell.produce(MANY)
     member = await cell.join("one")
-    await cell.until("begun", lambda: len(member.handled) > 6 * RECORDS)
+    await cell.until("begun", lambda: len(member.handled) > 3 * RECORDS)
     return member
 
 

@@ -54,6 +54,10 @@ CLIENTS: Final = (
     Client(libraries.KAFKA_PYTHON, (EAGER,), frozenset({"released"})),
     Client(libraries.KOHORT),
     Client(libraries.JAVA, marks=(pytest.mark.interop,)),
+    Client(libraries.FRANZ_GO, marks=(pytest.mark.interop,)),
+    Client(
+        libraries.SARAMA, (EAGER,), frozenset({"seek"}), marks=(pytest.mark.interop,)
+    ),
 )
 QUICK: Final = frozenset({"late", "released", "never"})
 

@@ -151,6 +151,7 @@ JAVA = Library("java", _java("java", "Worker"))
 # The last release without GROUP_MAX_SIZE_REACHED (KIP-389).
 OLD_JAVA = Library("java-2.1", _java("java-old", "OldWorker"))
 FRANZ_GO = Library("franz-go", _go("franz"))
+SARAMA = Library("sarama", _go("sarama"))
 KAFKA_GO = Library("kafka-go", _go("kafkago"))
 KAFKAJS = Library(
     "kafkajs", _node("worker.js"), (("roundrobin", "RoundRobinAssigner"),)

@@ -73,14 +73,24 @@ class GroupDelivery:
         self._first: dict[str, int] = {}
         self._known: set[Partition] = set()
         self._paces: dict[str, Pace] = {}
+        # By member, the partitions that it reads; some that it has read before.
+        self._reads: dict[str, dict[Partition, None]] = {}
+        # Partitions that may have something new to tell.
+        self._fresh: dict[Partition, None] = {}
 
     def of(self, partition: Partition) -> PartitionDelivery:
-        """The account of a partition."""
+        """The account of a partition, to be changed."""
+        self._fresh[partition] = None
         found = self.partitions.get(partition)
         if found is None:
             found = PartitionDelivery(self.loaded.get(partition))
             self.partitions[partition] = found
         return found
+
+    def reader(self, partition: Partition, member_id: str) -> PartitionDelivery:
+        """The account of a partition that a member reads."""
+        self._reads.setdefault(member_id, {})[partition] = None
+        return self.of(partition)
 
     def take(self, event: Event, accounts: GroupAccounts) -> None:
         """Handles an event of the group, after its `GroupAccounts` did."""
@@ -102,19 +112,32 @@ class GroupDelivery:
     def _reconcile(self, event: Event, accounts: GroupAccounts) -> None:
         """Ends the passages of members that read their partitions no more."""
         kind = event["kind"]
-        members = {event.get("member_id"), event.get("replaced_member_id")}
+        members = [event.get("member_id") or ""]
+        if event.get("replaced_member_id"):
+            members.append(event["replaced_member_id"])
         is_all = kind == "rebalance_started"
         began = accounts.last
         rebalance = 0, False
         if began is not None:
             opening = began.opening.event
-            rebalance = int(opening["wall_ns"]), opening["cause"] in _DEPARTURES
-        for partition, each in self.partitions.items():
-            passage = each.passage
-            if passage is None or passage.release is not None:
-                continue
-            member_id = passage.member_id
-            if not (is_all or member_id in members):
+            # Its start may be missing from the events.
+            started_ns = int(opening.get("wall_ns") or 0)
+            rebalance = started_ns, opening.get("cause") in _DEPARTURES
+        reads = self._reads
+        for member_id, partition in [
+            (reader, each)
+            for reader in (reads if is_all else members)
+            for each in reads.get(reader, ())
+        ]:
+            each = self.partitions.get(partition)
+            passage = None if each is None else each.passage
+            if (
+                each is None
+                or passage is None
+                or passage.release is not None
+                or passage.member_id != member_id
+            ):
+                del reads[member_id][partition]
                 continue
             if accounts.readers.reader_of(partition) == member_id:
                 if kind == "member_synced":
@@ -126,8 +149,10 @@ class GroupDelivery:
                 how = life.how.value
             pace = self._paces.get(member_id) or Pace()
             each.release(how, int(event["wall_ns"]), rebalance, pace)
+            self._fresh[partition] = None
         for gone in members if kind in _GONE else ():
-            self._paces.pop(gone or "", None)
+            self._paces.pop(gone, None)
+            self._reads.pop(gone, None)
 
     def _note_late(self, event: Event) -> None:
         """Notes partitions that a topic has got since the group reads it."""
@@ -190,15 +215,16 @@ class GroupDelivery:
     @property
     def has_news(self) -> bool:
         """True if something was skipped, or has been sent again, or went back."""
-        return bool(self.rewound) or any(
-            any(not gap.is_told for gap in state.gaps)
-            or (
-                state.repeats
-                and state.repeats[-1].told != state.repeats[-1].end
-                and not state.due()
-            )
-            for state in self.partitions.values()
-        )
+        for partition in [*self._fresh]:
+            state = self.partitions.get(partition)
+            is_repeated = state is not None and state.has_untold_repeat
+            if state is not None and (
+                state.has_untold_gap or (is_repeated and not state.due())
+            ):
+                return True
+            if not is_repeated:
+                del self._fresh[partition]
+        return bool(self.rewound)
 
     def news(self, accounts: GroupAccounts | None, count: Count) -> dict[str, Any]:
         """The fields of a ``delivery_account``: what no event has told yet.
@@ -526,10 +552,15 @@ class Deliveries:
         if len(found) != 1:
             self._confirm(note.client, note.wall_ns, was_read=True)
             return
-        (group, member_id), state = found[0], found[0][0].of(key)
+        group, member_id = found[0]
+        connection = note.client.connection or 0
+        state = group.of(key)
+        if state.is_read_by_another(connection, note.offset, self._read_by):
+            return
+        group.reader(key, member_id)
         state.is_committed = note.is_committed
         state.asked(member_id, note.client, note.offset, note.log_start, note.wall_ns)
-        known = self._read_by.setdefault(note.client.connection or 0, {})
+        known = self._read_by.setdefault(connection, {})
         known[group.group_id, key] = None
 
     def _sent(self, note: Sent) -> None:
@@ -542,7 +573,9 @@ class Deliveries:
         stray = note.client.connection, note.offset, note.end
         for group, member_id in found:
             state = group.of(key)
-            if not state.was_sent(
+            if note.client.connection in state.strangers:
+                state.unknown.set(note.offset, note.end, True)
+            elif not state.was_sent(
                 member_id, note.client, note.offset, note.end, note.wall_ns
             ):
                 state.stray = stray

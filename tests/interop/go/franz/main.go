@@ -8,7 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"interop/lines"
 )
@@ -26,10 +28,13 @@ var balancers = map[string]func() kgo.GroupBalancer{
 }
 
 type member struct {
-	topic  string
-	client *kgo.Client
-	done   chan struct{} // closed when the polling goroutine has ended
-	stop   context.CancelFunc
+	topic   string
+	service string
+	client  *kgo.Client
+	handled int
+	pending map[int32]kgo.EpochOffset
+	done    chan struct{} // closed when the polling goroutine has ended
+	stop    context.CancelFunc
 
 	lock sync.Mutex // callbacks come from the library's own goroutines
 	held map[int32]bool
@@ -38,6 +43,9 @@ type member struct {
 // changed makes each of the three callbacks: all of them name only the changed partitions.
 func (m *member) changed(why string, owned bool) func(context.Context, *kgo.Client, map[string][]int32) {
 	return func(_ context.Context, client *kgo.Client, named map[string][]int32) {
+		if why == "revoked" && m.service == "released" {
+			m.commit()
+		}
 		m.lock.Lock()
 		defer m.lock.Unlock()
 		for _, partition := range named[m.topic] {
@@ -66,15 +74,18 @@ func join(wanted lines.Join) (lines.Member, error) {
 		return nil, fmt.Errorf("franz-go has no assignor %s", wanted.Assignor)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	m := &member{topic: wanted.Topic, done: make(chan struct{}), stop: stop, held: map[int32]bool{}}
+	reset := kgo.NewOffset().AtStart()
+	if wanted.Latest {
+		reset = kgo.NewOffset().AtEnd()
+	}
+	m := &member{topic: wanted.Topic, service: wanted.Service, done: make(chan struct{}), stop: stop, held: map[int32]bool{}, pending: map[int32]kgo.EpochOffset{}}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(wanted.Bootstrap, ",")...),
 		kgo.ClientID(wanted.Client),
 		kgo.ConsumeTopics(wanted.Topic),
 		kgo.ConsumerGroup(wanted.Group),
 		kgo.Balancers(balancer()),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.DisableAutoCommit(),
+		kgo.ConsumeResetOffset(reset),
 		kgo.SessionTimeout(wanted.Session),
 		kgo.HeartbeatInterval(wanted.Heartbeat),
 		// A batch is committed before its partitions may go elsewhere.
@@ -82,6 +93,9 @@ func join(wanted lines.Join) (lines.Member, error) {
 		kgo.OnPartitionsAssigned(m.changed("assigned", true)),
 		kgo.OnPartitionsRevoked(m.changed("revoked", false)),
 		kgo.OnPartitionsLost(m.changed("lost", false)),
+	}
+	if wanted.Service != "auto" {
+		options = append(options, kgo.DisableAutoCommit())
 	}
 	if wanted.Instance != "" {
 		options = append(options, kgo.InstanceID(wanted.Instance))
@@ -112,30 +126,98 @@ func (m *member) consume(ctx context.Context) {
 			}
 		})
 		enough()
-		polled := fetches.Records()
-		if len(polled) > 0 {
-			records := make([]lines.Record, 0, len(polled))
-			for _, each := range polled {
-				records = append(records, lines.Record{
-					Partition: int(each.Partition),
-					Offset:    each.Offset,
-					Key:       string(each.Key),
-					Value:     string(each.Value),
-				})
-			}
-			lines.Consumed(records)
-		}
-		// The library knows the consumed but uncommitted offsets of its partitions:
-		// a commit that a rebalance refused is repeated.
-		if uncommitted := m.client.UncommittedOffsets()[m.topic]; len(uncommitted) > 0 {
-			ends := map[int]int64{}
-			for partition, end := range uncommitted {
-				ends[int(partition)] = end.Offset
-			}
-			lines.Committed(ends, m.client.CommitUncommittedOffsets(context.Background()))
-		}
+		m.handle(fetches.Records())
 		m.client.AllowRebalance()
 	}
+}
+
+// handle handles and commits a batch, in the order of the service.
+func (m *member) handle(polled []*kgo.Record) {
+	switch m.service {
+	case "before":
+		m.note(polled)
+		m.commit()
+		say(polled)
+	case "late":
+		for _, each := range polled {
+			say([]*kgo.Record{each})
+			m.note([]*kgo.Record{each})
+			m.handled++
+			if m.handled%lines.Late == 0 {
+				m.commit()
+			}
+		}
+	default:
+		say(polled)
+		m.note(polled)
+	}
+	// The library knows the consumed but uncommitted offsets of its partitions: a commit
+	// that a rebalance refused is repeated.
+	uncommitted := m.client.UncommittedOffsets()[m.topic]
+	if m.service == "after" && len(uncommitted) > 0 {
+		ends := map[int]int64{}
+		for partition, end := range uncommitted {
+			ends[int(partition)] = end.Offset
+		}
+		lines.Committed(ends, m.client.CommitUncommittedOffsets(context.Background()))
+	}
+}
+
+func say(polled []*kgo.Record) {
+	if len(polled) == 0 {
+		return
+	}
+	records := make([]lines.Record, 0, len(polled))
+	for _, each := range polled {
+		records = append(records, lines.Record{
+			Partition: int(each.Partition),
+			Offset:    each.Offset,
+			Key:       string(each.Key),
+			Value:     string(each.Value),
+		})
+	}
+	lines.Consumed(records)
+}
+
+func (m *member) note(polled []*kgo.Record) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	for _, each := range polled {
+		m.pending[each.Partition] = kgo.EpochOffset{Epoch: -1, Offset: each.Offset + 1}
+	}
+}
+
+// commit commits what was noted.
+func (m *member) commit() {
+	m.lock.Lock()
+	noted := m.pending
+	m.pending = map[int32]kgo.EpochOffset{}
+	m.lock.Unlock()
+	if len(noted) == 0 {
+		return
+	}
+	ends := map[int]int64{}
+	for partition, end := range noted {
+		ends[int(partition)] = end.Offset
+	}
+	var failed error
+	m.client.CommitOffsetsSync(
+		context.Background(),
+		map[string]map[int32]kgo.EpochOffset{m.topic: noted},
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
+			failed = err
+			if err == nil {
+				failed = kerr.ErrorForCode(answer.Topics[0].Partitions[0].ErrorCode)
+			}
+		},
+	)
+	lines.Committed(ends, failed)
+}
+
+func (m *member) Seek(partition int, offset int64) {
+	m.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{
+		m.topic: {int32(partition): {Epoch: -1, Offset: offset}},
+	})
 }
 
 func (m *member) Tell() {
@@ -147,6 +229,9 @@ func (m *member) Tell() {
 func (m *member) Close() error {
 	m.stop()
 	<-m.done
+	if m.service == "released" {
+		m.commit()
+	}
 	m.client.CloseAllowingRebalance()
 	return nil
 }

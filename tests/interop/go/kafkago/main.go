@@ -177,6 +177,9 @@ func (m *member) say(why string) {
 	lines.Owns(why, owned, m.generation)
 }
 
+// Seek is missing in the library's groups.
+func (m *member) Seek(int, int64) { lines.Note("kafka-go cannot seek in a group") }
+
 func (m *member) Tell() {
 	m.lock.Lock()
 	defer m.lock.Unlock()

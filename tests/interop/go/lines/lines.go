@@ -20,7 +20,13 @@ type Join struct {
 	Session, Heartbeat time.Duration
 
 	Poll, Request time.Duration // 0: the library's own
+
+	Service string // after, before, late, released, never, auto
+	Latest  bool   // auto.offset.reset
 }
+
+// Late is the number of records per commit of a service that commits late.
+const Late = 7
 
 // Record is one consumed record.
 type Record struct {
@@ -36,6 +42,7 @@ type Message struct{ Key, Value []byte }
 // records without being asked; Tell and Close are called on the goroutine that reads the commands.
 type Member interface {
 	Tell()
+	Seek(partition int, offset int64)
 	Close() error
 }
 
@@ -122,6 +129,13 @@ func optional(text string) time.Duration {
 	return milliseconds(text)
 }
 
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
 func messages(first, count string) []Message {
 	from, err := strconv.Atoi(first)
 	if err != nil {
@@ -165,6 +179,8 @@ func Serve(join func(Join) (Member, error), produce func(bootstrap, topic string
 				Heartbeat: milliseconds(words["heartbeat"]),
 				Poll:      optional(words["poll"]),
 				Request:   optional(words["request"]),
+				Service:   orElse(words["service"], "after"),
+				Latest:    words["reset"] == "latest",
 			})
 		case "leave":
 			err = member.Close()
@@ -179,6 +195,13 @@ func Serve(join func(Join) (Member, error), produce func(bootstrap, topic string
 			}
 		case "tell":
 			member.Tell()
+		case "seek":
+			var partition, offset int
+			partition, err = strconv.Atoi(words["partition"])
+			if err == nil {
+				offset, err = strconv.Atoi(words["offset"])
+			}
+			member.Seek(partition, int64(offset))
 		case "close":
 			if member != nil {
 				err = member.Close()
