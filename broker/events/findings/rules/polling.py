@@ -31,12 +31,6 @@ from kohort.broker.events.findings.words import (
 
 STARTING_NS = 10 * SECOND
 """The longest start of a client: connections, metadata, and the coordinator."""
-WITHOUT_LIMIT = frozenset(
-    {"RoundRobinAssigner", "kafkajs", "sarama", "kgo"}
-    | {"@platformatic/kafka", "platformatic-kafka"}
-)
-"""Names of clients without a max.poll.interval.ms, and of kafkajs's only assignor, as
-kafkajs does not say its name: to stop and run it again looks like a missed poll."""
 
 
 def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
@@ -116,7 +110,7 @@ def _may_have_missed_a_poll(life: Life, facts: Facts) -> bool:
     count from their start, which is before the first JoinGroup.
     """
     protocols = facts.members[life.member_id].protocols or ()
-    if WITHOUT_LIMIT & {*protocols, life.software}:
+    if reasons.WITHOUT_LIMIT & {*protocols, life.software}:
         return False
     limit_ns = _poll_limit_ns(facts, life)
     return _lived_ns(life, limit_ns) + STARTING_NS >= limit_ns
