@@ -26,14 +26,19 @@ def test_a_start_of_two_cooperative_members() -> None:
     assert findings(stream) == {}
 
 
-def trickle(gap_s: float, count: int) -> Stream:
-    """Members that come one by one, each at the cost of a rebalance."""
+def trickle(gap_s: float, count: int, late_s: float = 0.3) -> Stream:
+    """Members that come one by one, each at the cost of a rebalance.
+
+    The first one joins late each time, and the others wait for it.
+    """
     stream = Stream()
     for number in range(count):
         if number:
-            stream.wait(gap_s)
+            stream.wait(gap_s - (late_s if number > 1 else 0))
         stream.comes(f"m{number}")
-        stream.rebalance("member_joined", f"m{number}")
+        joins = {"m0": late_s} if number else None
+        owned = {f"m{each}": [each] for each in range(number + 1)}
+        stream.rebalance("member_joined", f"m{number}", joins=joins, owned=owned)
         stream.state = "Stable"
     return stream
 
@@ -47,6 +52,11 @@ def test_many_initial_rebalances() -> None:
     assert "to at least 3000: the longest time between two joins was 2.5 s" in (
         found.advice
     )
+
+
+def test_a_start_that_costs_nothing() -> None:
+    """A test without a delay starts members one by one, in milliseconds."""
+    assert "many-initial-rebalances" not in findings(trickle(2.5, 4, late_s=0.01))
 
 
 def test_a_start_that_is_quick_enough() -> None:
