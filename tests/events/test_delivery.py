@@ -66,8 +66,8 @@ class Play:
             "wall_ns": self.now_ms * MS,
             **fields,
         }
-        self.accounts.take(event)  # type: ignore[arg-type]
-        self.deliveries.take(event)  # type: ignore[arg-type]
+        self.accounts.take(event)
+        self.deliveries.take(event)
 
     def start(self, cause: str, member: str, group: str = "g") -> None:
         """A rebalance starts."""
