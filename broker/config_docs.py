@@ -24,6 +24,7 @@ advertised.listeners                            addresses that clients are given
 alter.config.policy.class.name                  class that may reject changes of configuration
 alter.log.dirs.replication.quota.window.num     number of samples of the quota of moves between log directories
 alter.log.dirs.replication.quota.window.size.seconds length of one sample of the quota of moves between log directories
+api.versions                                    version of Apache Kafka whose APIs, API versions and features clients see (see docs/reference/configuration.md#apiversions)
 authorizer.class.name                           class that authorizes requests
 auto.create.topics.enable                       whether to create missing topics that a client requests by name
 auto.leader.rebalance.enable                    whether the preferred replica becomes leader again automatically

@@ -399,6 +399,7 @@ unstable.feature.versions.enable                boolean  false * hidden
 """
 
 _KOHORT = """
+api.versions                                    string   4.3 2.8|3.9|4.0|4.3 read-only used
 coordinator.first.use                           string   ready kafka|ready read-only used
 coordinator.load.delay.ms                       long     0 0.. read-only used
 events.topic.enable                             boolean  false * read-only used

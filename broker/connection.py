@@ -39,6 +39,7 @@ from kohort.broker.dispatch import (
     Route,
     RouteInPieces,
     UnknownApiError,
+    checked,
     versions_refusal,
 )
 from kohort.broker.flow_control import WRITE_BUFFER, FlowControl
@@ -540,8 +541,11 @@ class Connection(asyncio.Protocol):
         if size < _HEAD_SIZE:
             raise WireError(f"a frame of {size} bytes has no request header")
         key_and_version, correlation_id, id_size = _HEAD(buffer, start)
+        apis = self.node.cluster.apis
         try:
-            found = routes[key_and_version]
+            is_limited = apis is not BY_KEY
+            number = checked(apis, key_and_version) if is_limited else key_and_version
+            found = routes[number]
         except UnknownApiError as error:
             self._refuse_version(error, correlation_id)
             return
@@ -647,7 +651,7 @@ class Connection(asyncio.Protocol):
         """Answers ApiVersions in an unknown version: a v0 body with the known ones."""
         if error.key != API_VERSIONS:
             raise error
-        body = versions_refusal()
+        body = versions_refusal(self.node.cluster.apis)
         frame = struct.pack(">ii", len(body) + 4, correlation_id) + body
         self._out.append(frame)
         self._out_size += len(frame)

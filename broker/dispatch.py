@@ -7,7 +7,7 @@ so that a broker starts sooner.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kohort.broker.cluster.cluster import Node
@@ -201,6 +201,23 @@ class Routes(dict[int, Route]):
 ROUTES: Final = Routes()
 
 
+def checked(apis: Mapping[int, Api], key_and_version: int) -> int:
+    """The key of a request's route, if a broker of this Kafka version has it.
+
+    Args:
+        apis: the broker's APIs.
+        key_and_version: as the keys of `Routes`.
+
+    Raises:
+        UnknownApiError: that broker does not have the API in this version.
+    """
+    key, version = key_and_version >> 16, key_and_version & 0xFFFF
+    api = apis.get(key)
+    if api is None or not api.accepts(version):
+        raise UnknownApiError(key, version)
+    return key_and_version
+
+
 class BodyError(Exception):
     """The bytes of a long request are not a valid request: a client's error."""
 
@@ -221,9 +238,13 @@ class UnknownApiError(WireError):
         self.version = version
 
 
-def versions_refusal() -> bytes:
-    """The response to ApiVersions in an unknown version: v0, with the known ones."""
-    api = registry.BY_KEY[registry.API_VERSIONS]
+def versions_refusal(apis: Mapping[int, Api]) -> bytes:
+    """The response to ApiVersions in an unknown version: v0, with the known ones.
+
+    Args:
+        apis: the broker's APIs.
+    """
+    api = apis[registry.API_VERSIONS]
     versions: Any = api.module
     refusal = versions.ApiVersionsResponse(
         ErrorCode.UNSUPPORTED_VERSION,

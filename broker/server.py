@@ -232,6 +232,7 @@ class Broker:
         self.port = port
         self._advertise = None if advertise is None else _advertised(advertise)
         self._seed = seed
+        self._replacements = 0
         self._node_count = nodes
         self._data_dir = data_dir
         self._listeners: dict[int, Listener] = {}
@@ -358,10 +359,13 @@ class Broker:
             moved=self._clock_moved,
         )
         self.events.begin(run_id())
+        ids = Ids(self._seed)
+        if self._replacements:
+            ids.go_on(self._replacements)
         self.cluster = Cluster(
             self.config,
             self.clock,
-            Ids(self._seed),
+            ids,
             client_clock=RealClock(loop),
             data_dir=_path(self._data_dir),
             nodes=self._node_count,
@@ -370,11 +374,9 @@ class Broker:
         if self._faults is not None or self.config["response.delay.ms"]:
             self.faults.bind(self.cluster, self.events)
         self.cluster.topic_created = self._topic_created
-        self.events.watch(
-            Sources(
-                self._committed, self._count, self.cluster.log_end, self._note_fetches
-            )
-        )
+        ends = self.cluster.log_end
+        sources = Sources(self._committed, self._count, ends, self._note_fetches)
+        self.events.watch(sources, is_empty=self._data_dir is None)
         if self._watches_fetches:
             self._watches_fetches = False
             self.events.hold_accounts()
@@ -549,6 +551,24 @@ class Broker:
                 self._stopped_at = self.clock.now()
                 # Also when cancelled: this releases the data directory.
                 self.cluster.close()
+
+    async def replace(self) -> None:
+        """Puts another, empty cluster in the place of this one, on the same ports.
+
+        Clients find another cluster id, and none of their topics, groups and producer
+        ids. Faults and recorded requests stay. Waits for conditions end as at a stop.
+
+        Raises:
+            ClusterError: the broker is stopped, or has a data directory.
+            OSError: another process has taken a port.
+        """
+        if not self.is_running:
+            raise ClusterError("the broker is stopped")
+        if self._data_dir is not None:
+            raise ClusterError("a cluster with a data directory cannot be replaced")
+        await self.stop()
+        self._replacements += 1
+        await self.start()
 
     async def _stop_listening(self) -> None:
         for listener in self._listeners.values():

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class NodeChange(Handle):
-    """A change of a node: a stop or a start."""
+    """A change of nodes: a stop, a start, or another cluster in their place."""
 
 
 class Kohort:
@@ -199,9 +199,20 @@ class Kohort:
         """
         return self._change(self.broker.restart_node, node_id)
 
-    def _change(self, change: Callable[[int], Any], node_id: int) -> NodeChange:
-        words = f"kohort.{change.__name__}({node_id})"
-        return self._waits.begin(NodeChange(), change(node_id), words)
+    def replace(self) -> NodeChange:
+        """Puts another, empty cluster in the place of this one, on the same ports.
+
+        Clients find another cluster id, and none of their topics, groups and producer
+        ids. Faults stay.
+
+        Raises:
+            ClusterError: the test has a data directory.
+        """
+        return self._change(self.broker.replace)
+
+    def _change(self, change: Callable[..., Any], *node_id: int) -> NodeChange:
+        words = f"kohort.{change.__name__}({', '.join(map(str, node_id))})"
+        return self._waits.begin(NodeChange(), change(*node_id), words)
 
     def requests(self, api: str | None = None, **filters: object) -> list[Recorded]:
         """The requests that the broker has handled, the oldest first.

@@ -39,6 +39,7 @@ from kohort.broker.topics.automatic import automatic
 from kohort.broker.topics.placement import spread
 from kohort.broker.topics.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic
 from kohort.broker.topics.topics import Topics
+from kohort.protocol.kafka_versions import apis_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,6 +100,7 @@ class Cluster:
         first_times: what was logged once, per client or group.
         controller: changes topics, one request after the other.
         producer_ids: hands out producer ids.
+        apis: the APIs that clients may use, by key (``api.versions``).
         features: the finalized levels of Kafka's features.
         quotas: the quotas of clients.
         changes: number of changes to saved state; continues after a restart.
@@ -128,7 +130,9 @@ class Cluster:
         self._storage: ClusterStorage | None = None
         self.changes = 0
         self.producer_ids = ProducerIds(self._save_producer_ids)
-        self.features = Features(self._features_changed)
+        version = config["api.versions"]
+        self.apis = apis_of(version)
+        self.features = Features(self._features_changed, version)
         self.quotas = Quotas(config, self.client_clock, self._quotas_changed)
         self.topic_created: Callable[[Topic], object] | None = None
         self.long_work = LongWork()
@@ -488,7 +492,7 @@ class Cluster:
         restored = self._storage.restore()
         self.id = self._storage.cluster_id
         self.producer_ids.restore(restored.first_unused_producer_id)
-        self.features.levels.update(restored.features)
+        self.features.restore(restored.features)
         self.quotas.restore(restored.quotas)
         self.changes = restored.changes
         for topic in restored.topics:

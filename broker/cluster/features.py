@@ -1,4 +1,4 @@
-"""Features of Apache Kafka 4.3 and their finalized levels (KIP-584).
+"""Features of Apache Kafka and their finalized levels (KIP-584).
 
 Clients read and change the levels. Only `TRANSACTION_VERSION` and
 `ELIGIBLE_LEADER_REPLICAS` change how kohort works.
@@ -16,16 +16,25 @@ ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 """From 2 on, each end of a transaction raises the producer's epoch (KIP-890)."""
 
-SUPPORTED: Final = {
+_4_0: Final = {
     "group.version": (0, 1),
     "kraft.version": (0, 1),
-    METADATA_VERSION: (7, 30),
-    "share.version": (0, 1),
-    "streams.version": (0, 1),
+    METADATA_VERSION: (7, 25),
     TRANSACTION_VERSION: (0, 2),
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
 }
-"""The least and the highest level of each feature."""
+SUPPORTED: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
+    "2.8": {},
+    "3.9": {"kraft.version": (0, 1), METADATA_VERSION: (1, 21)},
+    "4.0": _4_0,
+    "4.3": {
+        **_4_0,
+        METADATA_VERSION: (7, 30),
+        "share.version": (0, 1),
+        "streams.version": (0, 1),
+    },
+}
+"""The least and the highest level of each feature, by the version of Kafka."""
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """Types of changes."""
@@ -40,25 +49,36 @@ class Features:
 
     Args:
         save: saves the levels.
+        version: the version of Kafka, a key of `SUPPORTED`.
 
     Attributes:
+        supported: the least and the highest level of each feature.
         levels: by feature; those at 0 are not finalized.
     """
 
-    def __init__(self, save: Callable[[], object]) -> None:
+    def __init__(self, save: Callable[[], object], version: str) -> None:
         self._save = save
+        self.supported = SUPPORTED[version]
+        # A new cluster has the highest levels, with these exceptions.
+        omitted = {"kraft.version"}
+        if version == "4.0":
+            omitted.add(ELIGIBLE_LEADER_REPLICAS)
         self.levels = {
-            "group.version": 1,
-            "streams.version": 1,
-            TRANSACTION_VERSION: 2,
-            ELIGIBLE_LEADER_REPLICAS: 1,
-            "share.version": 1,
-            METADATA_VERSION: 30,
+            name: most
+            for name, (_, most) in self.supported.items()
+            if name not in omitted
         }
 
     def level(self, name: str) -> int:
         """The level of a feature; 0 if it is not finalized."""
         return self.levels.get(name, 0)
+
+    def restore(self, levels: Mapping[str, int]) -> None:
+        """Takes saved levels, as far as this version of Kafka has them."""
+        for name, level in levels.items():
+            if name in self.supported:
+                least, most = self.supported[name]
+                self.levels[name] = min(max(level, least), most)
 
     def update(
         self, changes: Mapping[str, tuple[int, int]], *, validate_only: bool
@@ -83,10 +103,10 @@ class Features:
 
     def _why_not(self, name: str, level: int, kind: int) -> str | None:
         """The reason why a level is invalid; None if it is valid."""
-        if name not in SUPPORTED:
+        if name not in self.supported:
             return "the feature is unknown"
         current = self.levels.get(name, 0)
-        least, most = SUPPORTED[name]
+        least, most = self.supported[name]
         if kind not in {UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE}:
             return f"there is no type of change {kind}"
         if not least <= level <= most:

@@ -181,6 +181,11 @@ class Accounting:
         self.settle()
         self._tell_news()
 
+    def forget(self) -> None:
+        """Begins the accounts of delivery anew: the groups' records are others."""
+        self.settle()
+        self.deliveries = Deliveries(self._folding.accounts)
+
     def listen(self, reader: Callable[[], object]) -> None:
         """Calls a function after each turn that has handled something."""
         self._readers.append(reader)

@@ -309,11 +309,18 @@ class Events:
             self.listen(self._accounting.add, UNHEARD)
             self._watch()
 
-    def watch(self, sources: Sources) -> None:
-        """Gives the accounts what events do not have, at a start of the broker."""
+    def watch(self, sources: Sources, *, is_empty: bool) -> None:
+        """Gives the accounts what events do not have, at a start of the broker.
+
+        Args:
+            sources: see `Sources`.
+            is_empty: whether its topics and groups are new ones, whatever their names.
+        """
         self._sources = sources
         if self._accounting is not None:
             self._accounting.sources = sources
+            if is_empty:
+                self._accounting.forget()
             self._watch()
 
     def _watch(self) -> None:

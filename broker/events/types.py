@@ -509,6 +509,7 @@ class RebalanceAccount(Common):
     unread: list[UnreadRow]
     unread_ns: int
     unread_empty_ns: int
+    unprocessed_ns: int
     is_whole: bool
     is_ownership_whole: bool
 

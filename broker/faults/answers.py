@@ -55,7 +55,7 @@ _OF_MEMBERS: Final = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
 )
 """Errors of LeaveGroup that Kafka gives to single members, since v3."""
-_OF_SESSIONS: Final = frozenset(
+OF_SESSIONS: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
         ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -66,7 +66,7 @@ _OF_SESSIONS: Final = frozenset(
 
 
 def error_answer(
-    request: Request, code: ErrorCode, why: str
+    request: Request, code: ErrorCode, why: str, *, in_rows: bool = False
 ) -> Generator[None, None, Any]:
     """Makes the error response to a request, a piece at a time.
 
@@ -74,13 +74,15 @@ def error_answer(
         request: the request, decoded.
         code: the error.
         why: the error message, if the response has one.
+        in_rows: whether only the rows of partitions have the error, also where the
+            response has one for all of them.
 
     Returns:
         A response of the request's API that its version can carry, or the bytes of a
         body in another version.
     """
     make = _SPECIAL.get(request.api.name, _plain)
-    return (yield from make(request, _Maker(request.version, code, why)))
+    return (yield from make(request, _Maker(request.version, code, why, in_rows)))
 
 
 class _Maker:
@@ -90,20 +92,49 @@ class _Maker:
         version: version of the response.
         code: the error.
         why: the error message.
+        in_rows: whether only the rows of partitions have the error.
     """
 
-    def __init__(self, version: int, code: ErrorCode, why: str) -> None:
+    def __init__(
+        self, version: int, code: ErrorCode, why: str, in_rows: bool = False
+    ) -> None:
         self.version = version
+        self.in_rows = in_rows
+        self._nested: dict[type, tuple[str, type] | None] = {}
         self.code = code
         self.why = why
         self._pace = Pace()
+
+    def nested(self, cls: type) -> tuple[str, type] | None:
+        """The field with the rows that have the error, and their class.
+
+        None if the message itself has the error.
+        """
+        if cls not in self._nested:
+            self._nested[cls] = None if self._is_last(cls) else self._found_in(cls)
+        return self._nested[cls]
+
+    def _is_last(self, cls: type) -> bool:
+        names = {each.name for each in fields_of(cls) if each.exists_in(self.version)}
+        has_error = not names.isdisjoint(ERROR_FIELDS)
+        return has_error and (not self.in_rows or not names.isdisjoint(_SAME[0]))
+
+    def _found_in(self, cls: type) -> tuple[str, type] | None:
+        for field in fields_of(cls):
+            kind = field.kind
+            if isinstance(kind, Primitive) or not field.exists_in(self.version):
+                continue
+            if self._is_last(kind) or self.nested(kind):
+                return field.name, kind
+        return None
 
     def message(self, cls: type, **fields: Any) -> Any:
         """A message with the error, and all other fields unknown."""
         values: dict[str, Any] = {}
         for field in fields_of(cls):
             if field.name in ERROR_FIELDS:
-                values[field.name] = self.code
+                is_last = self.nested(cls) is None
+                values[field.name] = self.code if is_last else ErrorCode.NONE
             elif field.name == "error_message":
                 values[field.name] = self.why
             elif field.name in _UNKNOWN:
@@ -112,7 +143,7 @@ class _Maker:
 
     def rows(self, cls: type, asked: Sequence[Any]) -> Generator[None, None, list[Any]]:
         """The rows of a response: one for each row of the request."""
-        nested = _nested(cls, self.version)
+        nested = self.nested(cls)
         answers = []
         for row in asked:
             fields = _echoed(cls, row)
@@ -123,26 +154,6 @@ class _Maker:
             if self._pace.spend(_ROW_COST):
                 yield
         return answers
-
-
-def _has_error(cls: type, version: int) -> bool:
-    return any(f.name in ERROR_FIELDS and f.exists_in(version) for f in fields_of(cls))
-
-
-def _nested(cls: type, version: int) -> tuple[str, type] | None:
-    """The field with the rows that have the error, and their class.
-
-    None if the message itself has the error.
-    """
-    if _has_error(cls, version):
-        return None
-    for field in fields_of(cls):
-        kind = field.kind
-        if isinstance(kind, Primitive) or not field.exists_in(version):
-            continue
-        if _has_error(kind, version) or _nested(kind, version):
-            return field.name, kind
-    return None
 
 
 def _sequence_of(message: Any, version: int) -> Sequence[Any]:
@@ -176,7 +187,7 @@ def _echoed(cls: type, row: Any) -> dict[str, Any]:
 
 def _plain(request: Request, maker: _Maker) -> Generator[None, None, Any]:
     cls = request.api.response_class
-    nested = _nested(cls, request.version)
+    nested = maker.nested(cls)
     if nested is None:
         return maker.message(cls)
     asked = _sequence_of(request.message, request.version)
@@ -191,7 +202,7 @@ def _api_versions(request: Request, maker: _Maker) -> Generator[None, None, Any]
     """A version that is not supported is refused in v0 (KIP-511)."""
     yield from ()
     if maker.code == ErrorCode.UNSUPPORTED_VERSION:
-        return versions_refusal()
+        return versions_refusal(request.node.cluster.apis)
     return maker.message(request.api.response_class)
 
 
@@ -199,7 +210,7 @@ def _fetch(request: Request, maker: _Maker) -> Generator[None, None, Any]:
     """Errors of partitions are in the rows, also since v7, and end the session."""
     message, sessions = request.message, request.node.fetch_sessions
     cls = request.api.response_class
-    if maker.code in _OF_SESSIONS and request.version >= _FIRST_WITH_SESSIONS:
+    if maker.code in OF_SESSIONS and request.version >= _FIRST_WITH_SESSIONS:
         return maker.message(cls)
     session = sessions.get(message.session_id) if message.session_epoch > 0 else None
     topics = message.topics
@@ -278,7 +289,7 @@ def _join_group(request: Request, maker: _Maker) -> Generator[None, None, Any]:
 def _describe_log_dirs(request: Request, maker: _Maker) -> Generator[None, None, Any]:
     """Before v3 the row of a folder has the error."""
     cls = request.api.response_class
-    if _nested(cls, request.version) is None:
+    if maker.nested(cls) is None:
         return maker.message(cls)
     log_dir = request.node.cluster.log_dir
     row = maker.message(request.api.module.DescribeLogDirsResult, log_dir=log_dir)

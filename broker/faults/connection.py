@@ -40,6 +40,7 @@ from kohort.broker.faults.plan import (
     chance,
 )
 from kohort.broker.faults.requests import Recorded
+from kohort.broker.faults.rows import Errors, has_rows, is_of_rows, split
 from kohort.broker.faults.rule import Rule
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request
@@ -328,7 +329,7 @@ class FaultyRoute(Route):
         struck = faults.strike(facts)
         link = faults.link(connection)
         link.struck, link.keepers = struck, facts.keepers
-        link.row = None
+        link.errors = link.row = None
         if faults.requests.is_on:
             link.row = _recorded(facts, struck)
             faults.requests.add(link.row)
@@ -336,7 +337,7 @@ class FaultyRoute(Route):
         if rule is None:
             yield from self._handled(request)
         elif rule.error is not None:
-            yield from _answer_error(request, rule)
+            yield from self._fail(facts, rule, link)
         elif rule.stale:
             cast("FaultyRequest", request).answer_again(faults.kept(rule, request))
         elif rule.duplicate:
@@ -355,6 +356,26 @@ class FaultyRoute(Route):
                 return
             Connection.send(connection, request, [])
 
+    def _fail(self, facts: Facts, rule: Rule, link: Link) -> Work:
+        """Answers with the rule's error; handles rows that it has not struck."""
+        request = facts.request
+        if not is_of_rows(rule, request.api.name):
+            yield from _answer_error(request, rule)
+            return
+        if has_rows(request, rule):
+            in_rows = request.api.name != "Metadata"
+            kept, request.message = yield from split(facts, rule)
+            if kept is None:
+                yield from _answer_error(request, rule, in_rows=in_rows)
+                return
+            code, why = ErrorCode[rule.error or ""], _why(rule)
+            errors = yield from error_answer(request, code, why, in_rows=in_rows)
+            link.errors = Errors(rule, request.version, errors)
+            request.message = kept
+        else:
+            link.errors = Errors(rule, request.version)
+        yield from self._handled(request)
+
     def _handled(self, request: Request) -> Work:
         work = self._handler(request)
         if work is not None:
@@ -372,19 +393,26 @@ class _FaultyRoutes(Routes):
 _FAULTY_ROUTES: Final = _FaultyRoutes()
 
 
-def _answer_error(request: Request, rule: Rule) -> Work:
+def _answer_error(request: Request, rule: Rule, *, in_rows: bool = False) -> Work:
     """Answers with the rule's error; as in Kafka, acks 0 closes the connection."""
     if _is_without_acks(request):
-        request.peer.fail(f"{rule.label}: {rule.error}, and no answer is asked for")
+        _fail_unanswered(request, rule)
         request.reply_nothing()
         return
     code = ErrorCode[rule.error or ""]
-    why = f"injected by {rule.label}"
-    response = yield from error_answer(request, code, why)
+    response = yield from error_answer(request, code, _why(rule), in_rows=in_rows)
     if isinstance(response, bytes):
         cast("FaultyRequest", request).answer_with(response, code.name)
     else:
         yield from request.reply_in_pieces(response)
+
+
+def _why(rule: Rule) -> str:
+    return f"injected by {rule.label}"
+
+
+def _fail_unanswered(request: Request, rule: Rule) -> None:
+    request.peer.fail(f"{rule.label}: {rule.error}, and no answer is asked for")
 
 
 _PRODUCE = 0
@@ -423,7 +451,7 @@ class FaultyRequest(Request):
         self.answer(completed(result, value))
 
     def reply(self, response: Any) -> None:
-        """Sends the response, with the throttle time of a rule."""
+        """Sends the response, as rules change it."""
         response = self._changed(response)
         row = self._row()
         if row is not None:
@@ -443,12 +471,24 @@ class FaultyRequest(Request):
         within: Callable[[bytes], list[Buffer]],
         errors: AbstractSet[int],
     ) -> None:
-        """Sends a response whose rows are encoded, with the throttle time of a rule."""
+        """Sends a response whose rows are encoded; decodes it for errors in rows."""
+        link = self._link()
+        if link is not None and link.errors is not None:
+            encoded = self.api.response(self.version).encode(response)
+            self.reply_encoded(b"".join(within(encoded)))
+            return
         response = self._changed(response)
         row = self._row()
         if row is not None:
             row.error = _names(errors_in(response) | errors)
         super().reply_around(response, within, errors)
+
+    def reply_nothing(self) -> None:
+        """Ends a request without a response; as in Kafka, an error closes for it."""
+        link = self._link()
+        if link is not None and link.errors is not None:
+            _fail_unanswered(self, link.errors.rule)
+        super().reply_nothing()
 
     def _reply_in_pieces(self, response: Any) -> Generator[None, None, None]:
         response = self._changed(response)
@@ -469,8 +509,13 @@ class FaultyRequest(Request):
         return None if link is None else link.row
 
     def _changed(self, response: Any) -> Any:
-        """The response with the throttle time of a rule."""
+        """The response with the errors of its rows, and the throttle time of a rule."""
         link = self._link()
+        if link is not None and link.errors is not None:
+            if type(response) is bytes:
+                response = self._format.decoded(response)
+            response = link.errors.join(response)
+            link.errors = None
         rule = None if link is None else link.struck.get(THROTTLE)
         if rule is None or rule.is_over:
             return response

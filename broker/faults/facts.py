@@ -10,7 +10,7 @@ from kohort.broker.faults.rule import Rule
 from kohort.broker.long_work import Pace
 from kohort.broker.request import Request
 
-_TOPIC_ROWS: Final = (
+TOPIC_ROWS: Final = (
     "topics",
     "topic_data",
     "topic_names",
@@ -18,7 +18,7 @@ _TOPIC_ROWS: Final = (
     "v3_and_below_topics",
 )
 """Fields of requests whose rows are topics: names, or messages that have one."""
-_PARTITION_ROWS: Final = ("partitions", "partition_data", "partition_indexes")
+PARTITION_ROWS: Final = ("partitions", "partition_data", "partition_indexes")
 _TOPIC_RESOURCE: Final = 2
 """The resource type of topics in requests about configurations."""
 _OWNERS: Final = ("groups", "transactions", "markers")
@@ -113,7 +113,7 @@ class Facts:
         rows_of = (getattr(message, name, ()) or () for name in _OWNERS)
         owners = [each for rows in rows_of for each in rows if each]
         for owner in [message, *owners]:
-            for name in _TOPIC_ROWS:
+            for name in TOPIC_ROWS:
                 rows = getattr(owner, name, ())
                 if rows is None:
                     self.has_all_topics = True
@@ -127,24 +127,46 @@ class Facts:
                 yield
         if getattr(message, "session_epoch", -1) > 0:
             yield from self._add_session(message.session_id, pace)
+        if self.request.api.name == "Metadata":
+            yield from self._add_described(pace)
 
     def _add(self, rows: Sequence[Any], pace: Pace) -> Generator[None, None, None]:
         for row in rows:
             partitions = self._of_topic(row)
-            for name in _PARTITION_ROWS:
+            for name in PARTITION_ROWS:
                 for each in getattr(row, name, None) or ():
-                    partitions.add(_index(each))
+                    partitions.add(index_of(each))
                     if pace.spend(_ROW_COST):
                         yield
             if pace.spend(_ROW_COST):
                 yield
 
-    def _of_topic(self, row: Any) -> set[int]:
-        """The set of a topic's partitions; a topic with an unknown id has none."""
+    def _add_described(self, pace: Pace) -> Generator[None, None, None]:
+        """Adds the partitions that Metadata describes: requests name topics only."""
+        by_name = self.request.node.cluster.topics.by_name
+        for name in [*by_name] if self.has_all_topics else [*self.topics]:
+            topic = by_name.get(name)
+            if topic is not None:
+                count = len(topic.partitions)
+                self.topics.setdefault(name, set()).update(range(count))
+                if pace.spend(_ROW_COST * count):
+                    yield
+
+    def name_of(self, row: Any) -> str | None:
+        """The name of a row's topic; None for an unknown id."""
         name = row if isinstance(row, str) else ""
         for field in ("name", "topic", "topic_name"):
             name = name or getattr(row, field, "") or ""
-        return self._named(name or getattr(row, "topic_id", b""))
+        topic_id = getattr(row, "topic_id", b"")
+        if name or not topic_id:
+            return name
+        topic = self.request.node.cluster.topics.by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def _of_topic(self, row: Any) -> set[int]:
+        """The set of a topic's partitions; a topic with an unknown id has none."""
+        name = self.name_of(row)
+        return set() if name is None else self.topics.setdefault(name, set())
 
     def _named(self, key: str | bytes) -> set[int]:
         if isinstance(key, bytes):
@@ -204,7 +226,7 @@ def _given(senders: Iterable[Any], name: str) -> tuple[str, ...]:
     return tuple(value for value in found if value)
 
 
-def _index(row: Any) -> int:
+def index_of(row: Any) -> int:
     """The index of a partition: in some messages it is the row."""
     for name in ("partition_index", "partition", "index"):
         found = getattr(row, name, None)

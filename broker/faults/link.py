@@ -6,6 +6,7 @@ from typing import Any
 
 from kohort.broker.clock import Timer
 from kohort.broker.faults.requests import Recorded
+from kohort.broker.faults.rows import Errors
 from kohort.broker.faults.rule import Rule
 from kohort.broker.request import Request
 from kohort.protocol.fields import Buffer
@@ -16,6 +17,8 @@ class Link:
 
     Attributes:
         struck: the rules that struck the current request, by kind.
+        errors: those of its rows that a rule has struck; None if it is struck as a
+            whole, or not at all.
         keepers: rules that will repeat its response.
         row: its row in the recorder.
         late: the waiting response: its request, and its parts.
@@ -32,6 +35,7 @@ class Link:
 
     __slots__ = (
         "due",
+        "errors",
         "gate",
         "is_open",
         "is_silent",
@@ -48,6 +52,7 @@ class Link:
 
     def __init__(self) -> None:
         self.struck: dict[str, Rule] = {}
+        self.errors: Errors | None = None
         self.keepers: list[Rule] = []
         self.row: Recorded | None = None
         self.late: tuple[Request, list[Buffer], Rule | None] | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from kohort.broker.cluster.features import SUPPORTED
 from kohort.broker.request import Request
 from kohort.protocol.apis.k18_api_versions import (
     ApiVersion,
@@ -14,7 +13,6 @@ from kohort.protocol.apis.k18_api_versions import (
     SupportedFeatureKey,
 )
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.registry import APIS
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
 
@@ -23,7 +21,7 @@ _LEAST_MAY_BE_0 = 4
 
 
 def handle(request: Request) -> None:
-    """Lists the registry; remembers the client's software for its connection."""
+    """Lists the broker's APIs; remembers the client's software for its connection."""
     message: ApiVersionsRequest = request.message
     if request.version >= 3:
         name = message.client_software_name
@@ -33,8 +31,9 @@ def handle(request: Request) -> None:
             return
         request.peer.software_name = name
         request.peer.software_version = version
-    keys = [ApiVersion(api.key, api.advertised, api.newest) for api in APIS]
     cluster = request.node.cluster
+    apis = cluster.apis.values()
+    keys = [ApiVersion(api.key, api.advertised, api.newest) for api in apis]
     request.reply(
         ApiVersionsResponse(
             ErrorCode.NONE,
@@ -42,7 +41,7 @@ def handle(request: Request) -> None:
             0,
             [
                 SupportedFeatureKey(name, least, most)
-                for name, (least, most) in SUPPORTED.items()
+                for name, (least, most) in cluster.features.supported.items()
                 if least > 0 or request.version >= _LEAST_MAY_BE_0
             ],
             cluster.changes,

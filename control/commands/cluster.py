@@ -69,6 +69,17 @@ def restart(remote: Remote, *, node: int) -> None:
 
 
 @command_of(cluster)
+@examples("kohort cluster replace")
+def replace(remote: Remote) -> None:
+    """Puts another, empty cluster in the place of this one.
+
+    It has the same ports and nodes, another cluster id, and no topics and groups.
+    """
+    found = remote.post("v1", "cluster", "replace")
+    click.echo(f"the cluster is now {found['cluster_id']}, and empty")
+
+
+@command_of(cluster)
 @click.argument("topic")
 @click.argument("partition", type=NODE)
 @click.argument("node", type=NODE)

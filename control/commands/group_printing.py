@@ -71,7 +71,15 @@ def show_delivery(found: dict[str, Any]) -> None:
     ]
     rows = [*_delivery_rows(found)]
     if rows:
-        columns = ("partition", "offsets", "records", "what", "first", "reader", "why")
+        columns = (
+            "partition",
+            "offsets",
+            "records",
+            "what",
+            "first reader",
+            "reader",
+            "why",
+        )
         parts += ["", table(columns, rows, {"records"})]
     parts += [
         f"{printable(name)}: complete from offset {offset} on"

@@ -16,10 +16,10 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -156,8 +156,16 @@ def _report(title: str, events: Path, artifacts: str | None) -> None:
     from kohort.control.timeline.packing import Packing
     from kohort.control.why.history import History, histories
 
+    delivered: dict[str, str] = {}
+
+    def told(lines: Iterable[Line]) -> Iterator[Mapping[str, Any]]:
+        for line in lines:
+            if line.event["kind"] == "delivery_account":
+                delivered[line.event["group"]] = line.event["words"]
+            yield line.event
+
     def explained(lines: Iterable[Line]) -> list[History]:
-        return list(histories(line.event for line in lines).values())
+        return list(histories(told(lines)).values())
 
     found = read_in_order(str(events), events.name, (), explained)
     found.sort(key=lambda history: history.facts.until_ns or 0)
@@ -168,6 +176,9 @@ def _report(title: str, events: Path, artifacts: str | None) -> None:
     for history in found[-MOST_GROUPS:]:
         click.echo(err=True)
         show(history, MOST_REBALANCES, err=True)
+        words = delivered.get(history.facts.group)
+        if words is not None:
+            click.echo(f"\ndelivery: {words}", err=True)
     page = read_in_order(str(events), events.name, (), Packing).page(events.name)
     folder = Path(artifacts) if artifacts else Path(tempfile.mkdtemp(prefix="kohort-"))
     try:

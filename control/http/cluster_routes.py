@@ -103,6 +103,12 @@ class ClusterState(TypedDict):
     coordinators: list[Coordinator]
 
 
+class ClusterReplaced(TypedDict):
+    """The cluster that has taken the place of another one."""
+
+    cluster_id: str
+
+
 def operations(broker: Broker) -> list[Operation]:
     """The operations on a broker's cluster."""
     do = _Handlers(broker)
@@ -110,6 +116,7 @@ def operations(broker: Broker) -> list[Operation]:
     refuses = (404, 409)
     return [
         Operation("GET", "/v1/cluster", do.show_cluster),
+        Operation("POST", "/v1/cluster/replace", do.replace_cluster, (409,)),
         Operation("POST", f"{node}/stop", do.stop_node, refuses),
         Operation("POST", f"{node}/start", do.start_node, refuses),
         Operation("POST", f"{node}/restart", do.restart_node, refuses),
@@ -126,6 +133,16 @@ class _Handlers:
     async def show_cluster(self) -> ClusterState:
         """Shows nodes, topics and coordinators."""
         return cast(ClusterState, await in_turns(status(self._broker.cluster)))
+
+    async def replace_cluster(self) -> ClusterReplaced:
+        """Puts another, empty cluster in the place of this one, on the same ports.
+
+        Clients find another cluster id, and none of their topics, groups and producer
+        ids. Faults stay.
+        """
+        with refusals(is_there=True):
+            await self._broker.replace()
+        return {"cluster_id": self._broker.cluster.id}
 
     async def stop_node(self, path: NodePath) -> NodeState:
         """Stops a node: its connections end, other nodes lead its partitions.

@@ -61,8 +61,10 @@ _DESCRIPTIONS: Final = {
     "client_id": "Requests of clients with this client.id.",
     "software": "Requests of this client library, as its ApiVersions names it.",
     "connection": "Requests of this connection.",
-    "topic": "Requests about this topic.",
-    "partition": "Requests about a partition of this index.",
+    "topic": "Requests about this topic; an error strikes its rows only.",
+    "partition": (
+        "Requests about a partition of this index; an error strikes its rows only."
+    ),
     "node": "Requests to this node.",
     "state": "Requests about groups in this state.",
     # Triggers.

@@ -27,6 +27,7 @@ from kohort.control.power import PowerError
 from kohort.control.transaction import Transaction as Handle
 
 if TYPE_CHECKING:
+    from kohort.broker.shards.transaction_shards import TransactionShards
     from kohort.broker.transactions.transaction import Transaction
 
 MOST_ROWS: Final = 1_000
@@ -158,7 +159,10 @@ class _Handlers:
     def __init__(self, broker: Broker, polls: LongPolls) -> None:
         self._broker = broker
         self._polls = polls
-        self._shards = broker.cluster.transactions
+
+    @property
+    def _shards(self) -> TransactionShards:
+        return self._broker.cluster.transactions
 
     async def list_transactions(self, query: IdsQuery) -> IdList:
         """Lists transactional ids, with their transactions."""

@@ -67,7 +67,14 @@ _NUMBERS: Final = (
     "lag_built",
 )
 """Numbers that add up."""
-_TIMES: Final = ("downtime", "partition", "paused", "member", "expired_unread")
+_TIMES: Final = (
+    "downtime",
+    "unprocessed",
+    "partition",
+    "paused",
+    "member",
+    "expired_unread",
+)
 """Times that add up: in ns while they are added, then in seconds."""
 _MOST: Final = ("members_most", "lag_built_max")
 """The largest of something: of hours the largest is that of all."""
@@ -142,6 +149,7 @@ def _rebalances(frames: Frames) -> DataFrame:
         members_most=F.when(done & F.col("members").isNotNull(), F.size("members")),
         metadata_bytes=F.when(done, F.col("metadata_bytes")),
         assignment_bytes=F.when(done, F.col("assignment_bytes")),
+        unprocessed_ns=F.col("unprocessed_ns"),
     )
 
 

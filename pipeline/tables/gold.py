@@ -36,6 +36,14 @@ _METRICS: Final = columns(
         "of these, the seconds by cause of unread; null: none",
     ),
     (
+        "unprocessed_s",
+        "double",
+        (
+            "partition-seconds for which slow pollers held their partitions: of the"
+            " rebalances that started in it; beside downtime_s, not a part of it"
+        ),
+    ),
+    (
         "partition_s",
         "double",
         (

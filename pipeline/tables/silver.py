@@ -102,6 +102,14 @@ REBALANCES = Table(
             ("paused_ns", "bigint", "member-ns of its pauses"),
             ("unread_ns", "bigint", "partition-ns of its unread that are downtime"),
             ("unread_empty_ns", "bigint", "partition-ns of group_empty"),
+            (
+                "unprocessed_ns",
+                "bigint",
+                (
+                    "partition-ns for which slow pollers held their partitions: beside"
+                    " unread_ns, not a part of it"
+                ),
+            ),
             ("is_whole", "boolean", "no event of it is missing"),
         ),
     ),

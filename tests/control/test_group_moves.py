@@ -260,3 +260,13 @@ async def test_a_group_that_does_not_exist_has_no_moves(broker: Broker) -> None:
     group = Group(broker, "nobody")
     assert group.moves == []
     assert group.redelivered == 0
+
+
+async def test_another_cluster_has_other_records(scene: Scene, broker: Broker) -> None:
+    """A group of the same name begins a new account."""
+    await scene.read(4)
+    await rebalanced(scene.group, scene.first, scene.second)
+    assert scene.group.redelivered == 6
+    await broker.replace()
+    assert scene.group.redelivered == 0
+    assert scene.group.peek_delivery().records == 0

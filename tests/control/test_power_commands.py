@@ -203,6 +203,7 @@ def test_a_wait_is_interrupted(
 def test_a_node_restarts(there: Shell) -> None:
     """And is there again."""
     assert there.done("cluster", "restart", "2") == "node 2 has restarted\n"
+    assert there.done("cluster", "replace").endswith(", and empty\n")
     assert "1, 2" in there.refused("cluster", "restart", "9", code=1)
 
 

@@ -182,6 +182,17 @@ async def test_a_node_restarts() -> None:
         await client.refusal("/v1/nodes/7/restart", None, 404)
 
 
+async def test_another_cluster() -> None:
+    """The answer has its id; what the HTTP port shows is the new cluster's."""
+    async with asking() as client:
+        client.broker.cluster.create_topic("t", 1, 1)
+        before = client.broker.cluster.id
+        status, answer = await client.post("/v1/cluster/replace")
+        assert (status, answer) == (200, {"cluster_id": client.broker.cluster.id})
+        assert client.broker.cluster.id != before
+        assert (await client.get("/v1/cluster"))[1]["topics"] == []
+
+
 async def test_the_offsets_of_a_group() -> None:
     """The end of the log is beside each commit, and the lag is their distance."""
     async with playing() as (client, member, _):

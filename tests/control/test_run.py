@@ -100,6 +100,8 @@ def test_the_story_of_a_command_that_failed(tmp_path: Path) -> None:
     assert title == "kohort: sh exited with code 3; 1 group:"
     # The member's leave is the second one.
     assert summary.startswith("group billing: 2 rebalances in ")
+    delivery = "delivery: 4 records: each delivered once and committed"
+    assert delivery in done.stderr.splitlines()
     assert page == f"kohort: timeline: {folder / 'timeline.html'}"
     assert "kohort timeline" in (folder / "timeline.html").read_text()
     why = kohort("why", "billing", "--events", str(folder / "events.jsonl"))

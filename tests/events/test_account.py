@@ -8,11 +8,14 @@ from itertools import takewhile
 
 import pytest
 from tests.coordinator.context import Context
+from tests.coordinator.driver import Pending
 from tests.coordinator.member import Member
 from tests.events.build import SECOND, accounted, recorded
 from tests.events.checks import check
 from tests.events.consumers import COOPERATIVE, EAGER, consumer, divide, given
 
+from kohort.broker.coordinator.effects import LeaveResult
+from kohort.broker.coordinator.events import Leave, LeavingMember
 from kohort.broker.events.account import (
     Account,
     Accounts,
@@ -263,6 +266,46 @@ def _static(context: Context) -> tuple[Member, Member]:
     context.form([ana, ben], sync=False)
     divide((ana, (0, 1)), (ben, (2, 3)))
     return ana, ben
+
+
+def test_a_slow_poller_holds_its_partitions(context: Context) -> None:
+    """It rejoins after 8 s; with 3 s a member may only have waited to heartbeat."""
+    ana, ben = pair(context, COOPERATIVE)
+    for slow_s, held_s in ((8, 16), (3, 0)):
+        ana.join()
+        silent_for(context, slow_s, ben)
+        ben.join()
+        divide((ana, (0, 1)), (ben, (2, 3)))
+        last = accounts(context)[-1]
+        assert (last.unprocessed_ns, last.unread_ns) == (held_s * SECOND, 0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "worked_s", "held_s"),
+    [
+        ("consumer poll timeout has expired.", 60, 60),
+        ("the consumer is being closed", 60, 0),
+        (None, 60, 60),  # librdkafka gives none, but joins on the same connection
+        (None, 20, 0),  # it had not had its partitions for 30 s
+    ],
+)
+def test_a_member_that_did_not_poll_held_its_partitions(
+    context: Context, reason: str | None, worked_s: int, held_s: int
+) -> None:
+    """For its max.poll.interval.ms, 30 s, before it left with two partitions."""
+    ana, ben = pair(context, COOPERATIVE)
+    silent_for(context, worked_s, ana, ben)
+    leaving = LeavingMember(ben.member_id, None, reason)
+    pending: Pending[LeaveResult] = Pending("leave")
+    context.ask(Leave(pending, "g", [leaving]), pending)
+    ana.join()
+    divide((ana, (0, 1, 2, 3)))
+    ben.member_id = ""
+    ben.enter()
+    ana.join()
+    divide((ana, (0, 1)), (ben, ()))
+    held = sum(each.unprocessed_ns for each in accounts(context))
+    assert held == held_s * SECOND
 
 
 def test_an_empty_group_has_a_cause_of_its_own(context: Context) -> None:

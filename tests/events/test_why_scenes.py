@@ -220,6 +220,18 @@ def joins_are_delayed() -> Stream:
     return stream
 
 
+@scene("faults-struck")
+def an_answer_to_a_join_is_delayed() -> Stream:
+    """The member was heard of until its JoinGroup was answered, and not told."""
+    stream = quiet("ana", "ben")
+    stream.comes("cleo")
+    strike(stream, "ana", "delay", "JoinGroup")
+    stream.rebalance("member_joined", "cleo", joins={"ana": 0, "ben": 3})
+    stream.wait(45)
+    expire(stream, "ana", is_connected=True, is_active=True)
+    return stream
+
+
 # -- sessions
 
 

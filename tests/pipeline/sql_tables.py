@@ -19,6 +19,7 @@ _COUNTS = {
         "paused_s",
         "member_s",
         "downtime_s",
+        "unprocessed_s",
         "partition_s",
     ),
     *("members_most", "storms", "storm_rebalances", "refused_full", "offsets"),

@@ -50,7 +50,10 @@ NUMBERS = (
     *DELIVERED,
     "lag_built",
 )
-SECONDS = ("downtime_s", "partition_s", "paused_s", "member_s", "expired_unread_s")
+SECONDS = (
+    *("downtime_s", "unprocessed_s", "partition_s", "paused_s", "member_s"),
+    "expired_unread_s",
+)
 MOST = (
     "members_most",
     "duration_max_s",

@@ -42,7 +42,10 @@ def told(name: str) -> list[Event]:
     events = with_findings(played(name).events(name, "g"))
     delay_ms = "3000" if name == SECOND else "0"
     labels = {"scenario": "one", "seed": "1", DELAY: delay_ms}
-    return [{**event, "labels": labels} for event in events]
+    rewind = {"topic": "t", "partition": 0, "previous_offset": 9, "offset": 5}
+    last, number = events[-1], max(each["sequence"] for each in events) + 1
+    back = {"kind": "offsets_went_back", "sequence": number, "rewinds": [rewind]}
+    return [{**event, "labels": labels} for event in (*events, {**last, **back})]
 
 
 def write(path: Path, events: Iterable[Event]) -> str:

@@ -274,4 +274,4 @@ def test_a_comparison_fits_a_telephone_and_its_first_sheet(show: Show) -> None:
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 400
     paper = show(text, viewport={"width": 1030, "height": 700})
-    assert paper.page.pdf(prefer_css_page_size=True).count(b"/Type /Page\n") == 4
+    assert paper.page.pdf(prefer_css_page_size=True).count(b"/Type /Page\n") == 5

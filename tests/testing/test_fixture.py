@@ -142,6 +142,23 @@ class TestNodes:
         assert kohort.call(lambda: kohort.broker.cluster.running) == [1, 2]
 
 
+async def test_another_cluster(kohort: Kohort) -> None:
+    """It has the address of the first one, and none of its topics and groups."""
+    servers = kohort.bootstrap_servers
+    kohort.topic("orders", records=["one"])
+    member = kohort.member("billing")
+    await member.join()
+    before = kohort.call(lambda: kohort.broker.cluster.id)
+    await kohort.replace()
+    assert kohort.call(lambda: kohort.broker.cluster.id) != before
+    assert kohort.group("billing").state == "Dead"
+    assert kohort.topic("orders", records=["two"]).records()[0].value == b"two"
+    async with aiokafka.AIOKafkaConsumer(
+        "orders", bootstrap_servers=servers, auto_offset_reset="earliest"
+    ) as consumer:
+        assert (await consumer.getone()).value == b"two"
+
+
 @pytest.mark.kohort(data_dir=True)
 def test_logs_in_files(kohort: Kohort, tmp_path: Path) -> None:
     """The data directory is in the test's folder."""

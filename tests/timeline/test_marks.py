@@ -177,6 +177,20 @@ def test_faults_are_marked_and_explained(show: Show) -> None:
     assert "is read or answered." in shown.panel.inner_text()
 
 
+def test_a_test_that_moves_the_clock_is_a_mark(show: Show) -> None:
+    """By how much, and whether members counted as heard from."""
+    scene = streams.Scene("orders")
+    scene.arrive(1, "ana")
+    at_ms = scene.at_ms + 1000
+    until_ns = streams.START_NS + int((at_ms + 46_000) * streams.MS)
+    fields = {"until_ns": until_ns, "credits_heartbeats": False}
+    moved = streams.broker_event("clock_advanced", at_ms, **fields)
+    shown = show(streams.merge(scene, also=[moved]))
+    text = "A test moved the clock ahead by 46.0 s; no member counted as heard from"
+    shown.mark(text).click()
+    assert text in shown.panel.inner_text()
+
+
 def transaction(
     scene: streams.Scene, name: str, *changes: tuple[float, str, str]
 ) -> list[streams.Event]:

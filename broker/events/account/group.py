@@ -67,6 +67,7 @@ class GroupAccounts:
         self.leadership = Leadership()
         self.held_in: str | None = None
         self._returns: list[Return] = []
+        self._unprocessed_ns = 0
         self._stopped: dict[int, int] = {}
         self._settled: list[Account] = []
 
@@ -180,6 +181,8 @@ class GroupAccounts:
         """Begins a rebalance, with the returns of processes that caused it."""
         rebalance.returns += self._returns
         self._returns.clear()
+        rebalance.unprocessed_ns += self._unprocessed_ns
+        self._unprocessed_ns = 0
         rebalance.hold(self.held_in, self.now)
         self.last = rebalance
 
@@ -188,6 +191,17 @@ class GroupAccounts:
         if found is not None:
             rebalance = self.joining()
             (self._returns if rebalance is None else rebalance.returns).append(found)
+
+    def add_unprocessed(self, unprocessed_ns: int) -> None:
+        """Adds time of a slow poller to the rebalance that it causes, or takes part in.
+
+        See `Account.unprocessed_ns`.
+        """
+        rebalance = self.joining()
+        if rebalance is None:
+            self._unprocessed_ns += unprocessed_ns
+        else:
+            rebalance.unprocessed_ns += unprocessed_ns
 
     def drop_unassigned(self, rebalance: Rebalance) -> None:
         """Drops the partitions that a completed assignment leaves out.

@@ -45,6 +45,9 @@ def joined(group: GroupAccounts, event: Event) -> None:
             group.ownership.owned[member_id] = set()
             member = group.membership.members[member_id]
             before = group.membership.gone.get(member.previous_id or "")
+            if before is not None and before.how is Gone.LEFT and not before.reason:
+                # As librdkafka, which gives no reason: it never stopped.
+                group.add_unprocessed(before.unpolled_ns)
             group.is_back(group.processes.came(member, group.now, before))
     if event.get("cause") == "repeated":
         return
@@ -152,6 +155,7 @@ def kicked(group: GroupAccounts, event: Event) -> None:
     if rebalance is not None and event.get("cause") == "did_not_join_in_time":
         # The wait may continue: a generation needs a leader that has joined.
         rebalance.timed_out(member_id, group.now)
+        rebalance.held_back(group.now, group.ownership.count(member_id))
     if event.get("cause") == "commanded":
         goes(group, event, member_id, Gone.COMMANDED)
         return
@@ -167,7 +171,10 @@ def goes(
 ) -> None:
     """A member is gone."""
     group.seal()
-    group.membership.end(event, member_id, how, group.now, silent_ns)
+    unpolled_ns = _unpolled_ns(group, member_id, event.get("software"))
+    group.membership.end(event, member_id, how, group.now, silent_ns, unpolled_ns)
+    if how is Gone.LEFT and reasons.is_poll_interval(event.get("reason")):
+        group.add_unprocessed(unpolled_ns)
     member, life = group.membership.members[member_id], group.membership.gone[member_id]
     group.is_back(group.processes.went(member, life))
     stopped_ns = _stopped_ns(group, member_id, silent_ns)
@@ -175,6 +182,24 @@ def goes(
     group.ownership.owned.pop(member_id, None)
     if group.last is not None:
         group.last.went(member_id, group.now, how)
+
+
+def _unpolled_ns(group: GroupAccounts, member_id: str, software: str | None) -> int:
+    """Partition-time without a poll, if a member left because of that; else 0.
+
+    Consumers send max.poll.interval.ms as their rebalance timeout. One that has had its
+    assignment for a shorter time cannot have missed it.
+    """
+    member = group.membership.members.get(member_id)
+    timeout_ms = None if member is None else member.rebalance_timeout_ms
+    reads = group.readers.reads_since(member_id)
+    if member is None or timeout_ms is None or reads is None:
+        return 0
+    if reasons.WITHOUT_LIMIT & {*(member.protocols or ()), software}:
+        return 0
+    since_ns, count = reads
+    missed_ns = timeout_ms * 1_000_000
+    return missed_ns * count if group.now - since_ns >= missed_ns else 0
 
 
 def forget_others(

@@ -81,6 +81,8 @@ class Life:
         reason: the reason that it gave (KIP-800).
         until_sequence: sequence number of the event that ended it.
         silent_ns: how long the broker had not heard of it then; None if unknown.
+        unpolled_ns: partition-time for which its application had not polled by then, if
+            that is why it left. Whether it is shows when it is back, or its reason.
         is_connected: as in ``member_expired``.
         is_active: likewise.
         software: as in ``member_left``.
@@ -93,6 +95,7 @@ class Life:
     reason: str | None = None
     until_sequence: int | None = None
     silent_ns: int | None = None
+    unpolled_ns: int = 0
     is_connected: bool | None = None
     is_active: bool | None = None
     software: str | None = None
@@ -194,6 +197,7 @@ class Membership:
         how: Gone,
         at_ns: int,
         silent_ns: int | None = None,
+        unpolled_ns: int = 0,
     ) -> None:
         """Ends an id's membership."""
         self.meet([member_id])
@@ -205,6 +209,7 @@ class Membership:
             reason=event.get("reason"),
             until_sequence=event["sequence"],
             silent_ns=silent_ns,
+            unpolled_ns=unpolled_ns,
             is_connected=event.get("is_connected"),
             is_active=event.get("is_active"),
             software=event.get("software"),

@@ -101,6 +101,13 @@ class Readers:
             reads.add(partition)
         return unread
 
+    def reads_since(self, member_id: str) -> tuple[int, int] | None:
+        """When a member got its last assignment, and the partitions that it reads."""
+        since_ns = self._since.get(member_id)
+        if since_ns is None:
+            return None
+        return since_ns, len(self._reads.get(member_id, ()))
+
     def assume(self, member_id: str, owned: Iterable[Partition], at_ns: int) -> None:
         """Takes a member from before the first event for a reader of its partitions.
 

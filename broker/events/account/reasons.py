@@ -34,6 +34,14 @@ _GAVE_UP_PARTITIONS = (
 )
 
 
+WITHOUT_LIMIT = frozenset(
+    {"RoundRobinAssigner", "kafkajs", "sarama", "kgo"}
+    | {"@platformatic/kafka", "platformatic-kafka"}
+)
+"""Names of clients without a max.poll.interval.ms, and of kafkajs's only assignor, as
+kafkajs does not say its name: to stop and run it again looks like a missed poll."""
+
+
 def is_poll_interval(reason: str | None) -> bool:
     """Returns whether a client gives a missed max.poll.interval.ms as its reason."""
     return _is_one(reason, POLL_INTERVAL)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kohort.broker.events.account.membership import Membership
 from kohort.broker.events.account.ownership import Ownership
@@ -55,6 +55,10 @@ class Phase(Enum):
     OVER = "over"
     """Complete: its account can be made."""
 
+
+SLOW_TO_JOIN_NS: Final = 5_000_000_000
+"""Waits for one member that are too long. A member learns of a rebalance with its next
+heartbeat, 3 s by default (heartbeat.interval.ms), and needs some time to revoke."""
 
 _HOLDABLE = {
     Phase.JOINING: "PreparingRebalance",
@@ -281,6 +285,7 @@ class Rebalance:
         held_in: the state in which a test holds the group, or None.
         seen_ns: the time up to which no event is missing; None if none is missing.
         is_whole: none of its events is missing, as far as known.
+        unprocessed_ns: see `Account`.
     """
 
     def __init__(self, opening: Opening) -> None:
@@ -307,6 +312,7 @@ class Rebalance:
         self.held_in: str | None = None
         self.seen_ns: int | None = None
         self.is_whole = True
+        self.unprocessed_ns = 0
 
     @property
     def is_joining(self) -> bool:
@@ -353,7 +359,14 @@ class Rebalance:
         if member_id in self.missing:
             if not (self.is_initial or self.is_held):
                 self.pieces.end("join", at_ns, "joined", member_id)
+                self.held_back(at_ns, owned)
             del self.missing[member_id]
+
+    def held_back(self, at_ns: int, owned: int | None) -> None:
+        """Notes that a member did not rejoin for long: its application did not poll."""
+        waited_ns = at_ns - self.opening.started_ns
+        if owned and waited_ns >= SLOW_TO_JOIN_NS:
+            self.unprocessed_ns += waited_ns * owned
 
     def went(self, member_id: str, at_ns: int, how: Gone | None) -> None:
         """Notes that a member is gone; `how` is None for a pending member."""
@@ -529,6 +542,7 @@ class Rebalance:
             kept=shares.kept,
             given_up=shares.given_up(),
             unread=unread,
+            unprocessed_ns=self.unprocessed_ns,
             is_whole=self.is_whole,
             is_ownership_whole=shares.is_whole,
         )

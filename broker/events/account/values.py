@@ -232,6 +232,7 @@ class Account:
     kept: tuple[Holding, ...] | None
     given_up: tuple[Holding, ...] | None
     unread: tuple[Unread, ...]
+    unprocessed_ns: int
     is_whole: bool
     is_ownership_whole: bool
 
@@ -329,7 +330,9 @@ class Account:
     @classmethod
     def of(cls, event: Event) -> Self:
         """Reads the account from its event."""
-        return cls(**{name: _from_json(name, event.get(name)) for name in _NAMES})
+        # Older streams have no `unprocessed_ns`.
+        known = {"unprocessed_ns": 0, **event}
+        return cls(**{name: _from_json(name, known.get(name)) for name in _NAMES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

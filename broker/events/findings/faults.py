@@ -18,6 +18,10 @@ longest pause of Kafka's clients between two tries is far below a minute. Faults
 the last rebalance led to that one. If the member's session expired, the time since the
 broker last heard of it counts instead."""
 
+BEFORE_SILENCE_NS: Final = 10_000_000_000
+"""How long before a silence a fault may have caused it: a JoinGroup with a delayed
+answer is a sign of life until the join phase ends."""
+
 _PHRASES: Final = {
     "error": "answered {of} with {error}",
     "delay": "delayed the answers to {of}",
@@ -84,12 +88,11 @@ def led_to(rebalance: Account, facts: Facts) -> list[Strike]:
 
 
 def struck(life: Life, facts: Facts) -> list[Strike]:
-    """The faults that struck a member while it was silent, before it was removed."""
+    """The faults that struck a member that was removed, in its silence or before."""
     if not facts.strikes or life.until_ns is None:
         return []
     process = _process(life.member_id, facts)
-    # The silence begins with the last request that the broker took.
-    since_ns = life.until_ns - (life.silent_ns or 0)
+    since_ns = life.until_ns - (life.silent_ns or 0) - BEFORE_SILENCE_NS
     return [
         strike
         for strike in _losing(facts, since_ns, life.until_ns)

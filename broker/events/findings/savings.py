@@ -85,14 +85,12 @@ def of_static(
     return replace(static, saving_ns=saving_ns) if saving_ns > 0 else None
 
 
-def caused_by(facts: Facts, member_ids: Iterable[str]) -> list[Account]:
-    """The rebalances that began at the end of these members, or at their return."""
-    ids = {*member_ids}
+def caused_by(facts: Facts, gone: Iterable[Life]) -> list[Account]:
+    """The rebalances that began at the ends of members, or at their returns."""
+    lives = [*gone]
     # A rebalance begins in the same turn as its cause.
-    moments = {
-        (life.member_id, life.until_ns) for life in facts.lives if life.member_id in ids
-    }
-    returns = (facts.returns.get(member_id) for member_id in ids)
+    moments = {(life.member_id, life.until_ns) for life in lives}
+    returns = (facts.returns.get(life.member_id) for life in lives)
     moments |= {(row.member_id, row.until_ns) for row in returns if row is not None}
     first_ns = min((at_ns or 0 for _, at_ns in moments), default=0)
     last_ns = max((at_ns or 0 for _, at_ns in moments), default=0)
@@ -112,6 +110,10 @@ def caused_by(facts: Facts, member_ids: Iterable[str]) -> list[Account]:
     return caused
 
 
+def _lives(facts: Facts, member_ids: Collection[str]) -> list[Life]:
+    return [life for life in facts.lives if life.member_id in member_ids]
+
+
 def poll_interval(facts: Facts, member_ids: Collection[str]) -> Setting | None:
     """max.poll.interval.ms for members that did not poll in time.
 
@@ -128,7 +130,7 @@ def poll_interval(facts: Facts, member_ids: Collection[str]) -> Setting | None:
         "max.poll.interval.ms",
         str(rounded_up(need_ms, MINUTE_MS)),
         str(max(now_ms.values())),
-        Cost.of(caused_by(facts, member_ids)).unread_ns,
+        Cost.of(caused_by(facts, _lives(facts, member_ids))).unread_ns,
     )
 
 
@@ -147,7 +149,9 @@ def longer_session(facts: Facts, silent_ns: Mapping[str, int]) -> Setting | None
         return None
     known = shares(facts)
     waiting_ns = sum(known.get(m, 0) * ns for m, ns in silent_ns.items())
-    saving_ns = Cost.of(caused_by(facts, silent_ns)).unread_ns - waiting_ns
+    saving_ns = (
+        Cost.of(caused_by(facts, _lives(facts, silent_ns))).unread_ns - waiting_ns
+    )
     now = str(now_ms) if now_ms else None
     return Setting("session.timeout.ms", str(need_ms), now, max(saving_ns, 0))
 

@@ -264,6 +264,14 @@ _ACCOUNT = (
         "unread_ns", "long", "the sum of them, except `group_empty` and `work_ended`"
     ),
     always("unread_empty_ns", "long", "the sum of `group_empty`"),
+    always(
+        "unprocessed_ns",
+        "long",
+        "partition-time for which slow pollers held their partitions, beside"
+        " `unread_ns`: members that took 5 s or more to rejoin, from the start of the"
+        " rebalance; and those that left because their applications did not poll, for"
+        " their max.poll.interval.ms before that",
+    ),
     always("is_whole", "boolean", "no event of it is missing"),
     always(
         "is_ownership_whole",

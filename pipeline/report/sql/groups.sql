@@ -16,6 +16,7 @@ SELECT
   max(members_most) AS members_most,
   sum(paused_s) AS paused_s,
   sum(downtime_s) AS downtime_s,
+  sum(unprocessed_s) AS unprocessed_s,
   sum(partition_s) AS partition_s,
   sum(downtime_s) / nullif(sum(partition_s), 0) AS downtime_share,
   min(downtime_share) AS downtime_share_least,

@@ -1,4 +1,4 @@
-"""The rules of findings: about members, rebalances, refusals, faults, transactions."""
+"""The rules of findings, by their subjects."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kohort.broker.events.findings.rules import (
     faults,
     identities,
     members,
+    polling,
     rebalances,
     refusals,
     sessions,
@@ -27,7 +28,7 @@ RULES: tuple[Rule, ...] = (
     faults.clock_advanced,
     transactions.open_transactions,
     transactions.pending_offsets,
-    members.max_poll_interval,
+    polling.max_poll_interval,
     members.crash_loop,
     members.rolling_restart,
     identities.renamed,

@@ -83,6 +83,7 @@ def _back(row: Rewound, names: Names) -> Evidence:
         f"{row.previous}",
         row.sequence,
         row.generation,
+        (who,),
     )
 
 
@@ -107,6 +108,7 @@ def skipped(facts: Facts, names: Names) -> Iterator[Finding]:
                     f"{row.partition}, behind {many(row.records, 'record')}",
                     row.sequence,
                     row.generation,
+                    (names.of(row.reader),),
                 )
                 for row in rows
             ),
@@ -154,4 +156,5 @@ def _again(row: Repeated, names: Names) -> Evidence:
         f"{row.topic}-{row.partition} from offset {row.first} on{first}",
         row.sequence,
         row.generation,
+        (names.of(row.reader),),
     )

@@ -113,11 +113,11 @@ def hung(facts: Facts, names: Names) -> Iterator[Finding]:
         f"Members hung: their sessions expired while their connections were open: "
         f"{many(len(found), 'time')}{without_reader(unread, found)}",
         "The process did not end, but it sent no heartbeat: its event loop or thread "
-        "was blocked, its heartbeat thread has died, or the process was frozen (a "
-        "stopped container, garbage collection). Find out what blocked it, and do "
-        "long work in another thread. A session.timeout.ms longer than the pause"
-        f"{was} keeps the member in the group, and its partitions without a reader "
-        "for as long.",
+        "was blocked, its heartbeat thread has died, the process was frozen (a stopped "
+        "container, garbage collection), or its network drops what it sends. Find out "
+        "what blocked it, and do long work in another thread. A session.timeout.ms "
+        f"longer than the pause{was} keeps the member in the group, and its partitions "
+        "without a reader for as long.",
         tuple(
             gone(
                 life,

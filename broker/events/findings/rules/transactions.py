@@ -73,12 +73,15 @@ def pending_offsets(facts: Facts, _: Names) -> Iterator[Finding]:
 
 
 def _open(facts: Facts) -> list[Transaction]:
-    """Transactions that are open for a while, the oldest first."""
+    """Transactions that are open for a while, the oldest first.
+
+    By the broker's clock, also where a test moved it: they hold back records now.
+    """
     now = facts.until_ns or 0
     found = [
         each
         for each in facts.transactions
-        if each.ended_ns is None and _open_ns(each, now, facts) >= OPEN_NS
+        if each.ended_ns is None and now - each.started_ns >= OPEN_NS
     ]
     return sorted(found, key=lambda each: each.started_ns)
 
