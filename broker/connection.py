@@ -303,6 +303,9 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more; a response that is due soon is still sent."""
         self._is_at_eof = True
+        if self.node.cluster.fetch_watch is not None:
+            # Its waiting Fetch is not answered yet.
+            self.node.cluster.fetch_watch.ended(self, was_reset=False)
         if self._current is None and not self._frames:
             return False
         clock = self.node.cluster.client_clock

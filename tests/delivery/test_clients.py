@@ -44,7 +44,7 @@ class Client(NamedTuple):
 
 
 CLIENTS: Final = (
-    Client(libraries.CONFLUENT, quick=frozenset({"join", "crash"})),
+    Client(libraries.CONFLUENT, quick=frozenset({"replaced", "crash"})),
     Client(
         libraries.AIOKAFKA,
         (EAGER,),
