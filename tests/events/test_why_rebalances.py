@@ -36,9 +36,14 @@ def trickle(gap_s: float, count: int, late_s: float = 0.3) -> Stream:
         if number:
             stream.wait(gap_s - (late_s if number > 1 else 0))
         stream.comes(f"m{number}")
-        joins = {"m0": late_s} if number else None
+        joins = {**{f"m{each}": 0.0 for each in range(1, number)}, "m0": late_s}
         owned = {f"m{each}": [each] for each in range(number + 1)}
-        stream.rebalance("member_joined", f"m{number}", joins=joins, owned=owned)
+        stream.rebalance(
+            "member_joined",
+            f"m{number}",
+            joins=joins if number else None,
+            owned=owned,
+        )
         stream.state = "Stable"
     return stream
 
