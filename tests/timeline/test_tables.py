@@ -29,7 +29,11 @@ def test_the_tables_have_the_same_facts(show: Show) -> None:
     shown = show(events)
     shown.page.locator("#tab-rebalances").click()
     table = shown.page.get_by_role("table")
-    assert "8 in total" in table.locator("caption").inner_text()
+    caption = table.locator("caption").inner_text()
+    assert "8 in total" in caption
+    accounts = [e for e in events if e["kind"] == "rebalance_account"]
+    unread_ns = sum(e["unread_ns"] for e in accounts if e["group"] == "orders")
+    assert f"orders {unread_ns / 1e9:.0f}" in caption
     rows = table.locator("tbody tr")
     assert rows.count() == sum(e["kind"] == "rebalance_started" for e in events)
     (late,) = [

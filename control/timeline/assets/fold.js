@@ -135,6 +135,7 @@ function keepAccount(model, group, event) {
 
 /** The times of an account in which partitions had no reader. */
 function keepUnread(model, group, event) {
+  group.unreadNs += event.unread_ns;
   for (const row of event.unread ?? []) {
     if (isDowntime(row)) group.addUnread(model.time(row.since_ns, event.run), model.time(row.until_ns, event.run));
   }

@@ -140,6 +140,7 @@ class Group {
     this.holds = []; // {at, end}: a test held it; end null: it still does
     this.unread = []; // {at, end}: partitions had no reader; ascending, apart from each other
     this.marks = [];
+    this.unreadNs = 0; // partition-time without a reader, by all accounts
     this.delivered = null; // the sentence of the latest account of delivery
     this.deliveries = []; // its rows
     this.mostOwned = 1;

@@ -8,8 +8,8 @@ const classOf = ({ isNumber, isWide }) => (isNumber ? "number" : isWide ? "wide"
 /** A table of items, in pages, sorted by any of its columns. */
 class Table {
   /** columns: {title, text(item), by(item)?, isNumber?, isWide?, open?(item, button)} */
-  constructor(section, caption, columns, items, isNewestFirst = false) {
-    Object.assign(this, { section, columns, items, page: 0, sorted: 0, isDown: isNewestFirst });
+  constructor(section, caption, columns, items, isNewestFirst = false, note = () => "") {
+    Object.assign(this, { section, columns, items, note, page: 0, sorted: 0, isDown: isNewestFirst });
     this.body = make("tbody");
     this.caption = make("caption", {}, caption);
     this.heads = columns.map((column, i) =>
@@ -39,7 +39,7 @@ class Table {
       else head.removeAttribute("aria-sort");
     });
     this.body.replaceChildren(...shown.map(([, item]) => this.row(item)));
-    this.caption.textContent = all.length ? `${this.title} ${numbers.format(all.length)} in total.` : `${this.title} None yet.`;
+    this.caption.textContent = [this.title, all.length ? `${numbers.format(all.length)} in total.` : "None yet.", this.note()].join(" ").trim();
     this.showPages(last);
   }
 
@@ -93,6 +93,12 @@ function makeTables(model, chart, panel) {
   };
   const reasonOf = ({ account, event }) => quoted((account ?? event).reason);
   const state = (lane) => (lane.pending ? "pending" : lane.stateName(chart));
+  /** Downtime by group, the most first: rebalances are not all of it. */
+  const unread = () => {
+    const told = groups().filter((group) => group.unreadNs).sort((a, b) => b.unreadNs - a.unreadNs);
+    const rows = few(told.map((group) => `${group.title} ${seconds(group.unreadNs)}`), 10);
+    return told.length ? `Partitions had no reader, in partition-seconds, with or without a rebalance: ${rows}.` : "";
+  };
   const isNewestFirst = chart.isLive;
   return {
     rebalances: new Table(byId("view-rebalances"), "Rebalances.", [
@@ -107,7 +113,7 @@ function makeTables(model, chart, panel) {
       { title: "Moved", text: ({ account }) => (account ? numbers.format(account.moved_count) : ""), by: ({ account }) => account?.moved_count, isNumber: true },
       { title: "Paused", text: ({ account }) => (account?.paused_ns ? duration(account.paused_ns / 1e6) : ""), by: ({ account }) => account?.paused_ns, isNumber: true },
       { title: "Unread, partition-s", text: ({ account }) => (account ? seconds(account.unread_ns) : ""), by: ({ account }) => account?.unread_ns, isNumber: true },
-    ], rebalances, isNewestFirst),
+    ], rebalances, isNewestFirst, unread),
     members: new Table(byId("view-members"), "Members.", [
       { title: "Member", text: (lane) => lane.name, open: (lane, button) => panel.open([{ lane, at: chart.now, isMoment: true }], button) },
       { title: "Group", text: (lane) => lane.group.title },
