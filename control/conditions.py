@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kohort.broker.coordinator.effects import Notice
     from kohort.broker.coordinator.group import Group as CoordinatedGroup
     from kohort.broker.coordinator.member import Member
-    from kohort.broker.events.delivery.values import Delivery, Open
+    from kohort.broker.events.delivery.values import Open
     from kohort.broker.events.seen import Seen
     from kohort.broker.server import Broker
     from kohort.control.why import History
@@ -126,9 +126,6 @@ class Handle(Protocol):
 
     def history(self) -> History:
         """Its rebalances in words."""
-
-    def peek_delivery(self) -> Delivery:
-        """The account of delivery as of now."""
 
 
 class Condition:
@@ -514,7 +511,10 @@ class IsSettled(Condition):
 
     @property
     def _open(self) -> tuple[Open, ...]:
-        return self.group.peek_delivery().open
+        accounting = self.broker.events.accounting
+        if accounting is None:
+            return ()
+        return accounting.open_partitions(self.group.group_id)
 
     def now(self) -> str:
         """The partitions whose owner has not fetched, and the group."""

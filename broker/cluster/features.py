@@ -16,22 +16,24 @@ ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 """From 2 on, each end of a transaction raises the producer's epoch (KIP-890)."""
 
-_4_0: Final = {
-    "group.version": (0, 1),
-    "kraft.version": (0, 1),
-    METADATA_VERSION: (7, 25),
-    TRANSACTION_VERSION: (0, 2),
-    ELIGIBLE_LEADER_REPLICAS: (0, 1),
-}
 SUPPORTED: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
     "2.8": {},
     "3.9": {"kraft.version": (0, 1), METADATA_VERSION: (1, 21)},
-    "4.0": _4_0,
+    "4.0": {
+        "group.version": (0, 1),
+        "kraft.version": (0, 1),
+        METADATA_VERSION: (7, 25),
+        TRANSACTION_VERSION: (0, 2),
+        ELIGIBLE_LEADER_REPLICAS: (0, 1),
+    },
     "4.3": {
-        **_4_0,
+        "group.version": (0, 1),
+        "kraft.version": (0, 1),
         METADATA_VERSION: (7, 30),
         "share.version": (0, 1),
         "streams.version": (0, 1),
+        TRANSACTION_VERSION: (0, 2),
+        ELIGIBLE_LEADER_REPLICAS: (0, 1),
     },
 }
 """The least and the highest level of each feature, by the version of Kafka."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Final
 
 from kohort.broker.coordinator.effects import Notice, Who
@@ -29,8 +29,9 @@ from kohort.broker.events.account import Account, UnreadAccount
 from kohort.broker.events.account.flow import ACCOUNTS, DERIVED, KINDS
 from kohort.broker.events.account.values import Event, key_of
 from kohort.broker.events.delivery.account import Deliveries, GroupDelivery
+from kohort.broker.events.delivery.counted import Counted
 from kohort.broker.events.delivery.notes import Note
-from kohort.broker.events.delivery.values import Delivery, WentBack
+from kohort.broker.events.delivery.values import Delivery, Open, WentBack
 from kohort.broker.events.findings.finding import Finding
 from kohort.broker.events.findings.fold import CLOCK, Folding, weigh
 from kohort.broker.events.findings.fold import KINDS as KINDS_OF_FINDINGS
@@ -40,7 +41,7 @@ from kohort.broker.events.open_transactions import KINDS as TRANSACTION_KINDS
 from kohort.broker.events.schema import BY_NAME
 from kohort.broker.events.seen import Seen
 from kohort.broker.events.sources import LogEnd, Sources, Watch
-from kohort.broker.long_work import DONE
+from kohort.broker.long_work import DONE, finish
 
 FINDING: Final = "finding"
 _COMMITTED: Final = "offsets_committed"
@@ -165,8 +166,16 @@ class Accounting:
     def delivery(self, group_id: str) -> Delivery:
         """The account of delivery of a group, with all events and notes so far."""
         self.settle()
+        return finish(self._counted(group_id).delivery())
+
+    def open_partitions(self, group_id: str) -> tuple[Open, ...]:
+        """The partitions of a group whose new owner has not fetched yet."""
+        self.settle()
+        return tuple(self._counted(group_id).open())
+
+    def _counted(self, group_id: str) -> Counted:
         assert self.sources is not None
-        return self.deliveries.snapshot(group_id, self.sources.count_records)
+        return self.deliveries.counted(group_id, self.sources.count_records)
 
     def settle(self) -> None:
         """Handles the whole queue at once."""
@@ -179,7 +188,8 @@ class Accounting:
     def tell(self) -> None:
         """Publishes what is new in the accounts of delivery, at once."""
         self.settle()
-        self._tell_news()
+        for _ in self._tell_news():
+            pass
 
     def forget(self) -> None:
         """Begins the accounts of delivery anew: the groups' records are others."""
@@ -204,7 +214,8 @@ class Accounting:
     def finish(self) -> None:
         """Handles the whole queue at once: the stream may end here."""
         self.settle()
-        self._tell_news(is_end=True)
+        for _ in self._tell_news(is_end=True):
+            pass
         for account in self._folding.close():
             for _ in self._tell(account):
                 pass
@@ -228,8 +239,10 @@ class Accounting:
             self._ask()
         elif self._go_on(SLICE if len(self._queue) < BEHIND else 5 * SLICE):
             self._ask()
+        elif self.deliveries.touched or self._settled:
+            self._work = self._tell_news()
+            self._ask()
         else:
-            self._tell_news()
             self.idle.set()
             if self._is_dirty and not self._is_resting:
                 self._is_resting = True
@@ -293,11 +306,15 @@ class Accounting:
         elif notice.kind in TRANSACTION_KINDS:
             self._has_transactions = True
 
-    def _tell_news(self, *, is_end: bool = False) -> None:
-        """Publishes what is new in the accounts of delivery."""
-        if self.sources is None or self._is_closed:
-            return
+    def _tell_news(self, *, is_end: bool = False) -> Iterator[None]:
+        """Publishes what is new in the accounts of delivery; yields after each part.
+
+        No event is taken meanwhile.
+        """
         touched, self.deliveries.touched = self.deliveries.touched, set()
+        if self.sources is None or self._is_closed:
+            self._settled.clear()
+            return
         if is_end:
             touched = {*self.deliveries.groups}
         settled, self._settled = self._settled, set()
@@ -309,12 +326,12 @@ class Accounting:
             for row in rewound:
                 self._publish_rewind(group_id, row)
             if is_end or group_id in settled or group.has_news:
-                self._publish_delivery(group)
+                yield from self._publish_delivery(group)
+            yield
 
-    def _publish_delivery(self, group: GroupDelivery) -> None:
-        assert self.sources is not None
+    def _publish_delivery(self, group: GroupDelivery) -> Generator[None, None, None]:
         accounts = self._folding.accounts.groups.get(group.group_id)
-        fields = group.news(accounts, self.sources.count_records)
+        fields = yield from self._counted(group.group_id).news()
         before, group.told_uncommitted = group.told_uncommitted, fields["uncommitted"]
         if (
             fields["received"]

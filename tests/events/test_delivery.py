@@ -21,6 +21,7 @@ from kohort.broker.events.delivery.notes import (
 )
 from kohort.broker.events.delivery.partition import MOST_ROWS
 from kohort.broker.events.delivery.segments import MOST, Segments
+from kohort.broker.long_work import finish
 
 MS = 1_000_000
 LATER_MS = 1_000
@@ -206,7 +207,9 @@ class Play:
     @property
     def account(self) -> Delivery:
         """The account, with all offsets as records."""
-        return self.deliveries.snapshot("g", lambda *row: row[3] - row[2])
+        return finish(
+            self.deliveries.counted("g", lambda *row: row[3] - row[2]).delivery()
+        )
 
     @property
     def again(self) -> list[tuple[int, int, bool, str, bool]]:

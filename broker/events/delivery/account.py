@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kohort.broker.coordinator.events import Client
@@ -11,6 +11,7 @@ from kohort.broker.events.account.accounts import Accounts
 from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.values import Event, Partition, partitions
 from kohort.broker.events.delivery import partition as states
+from kohort.broker.events.delivery.counted import Counted
 from kohort.broker.events.delivery.notes import (
     Asked,
     Dropped,
@@ -22,10 +23,6 @@ from kohort.broker.events.delivery.notes import (
 )
 from kohort.broker.events.delivery.partition import Pace, PartitionDelivery
 from kohort.broker.events.delivery.values import (
-    Again,
-    Delivery,
-    Open,
-    Skipped,
     WentBack,
 )
 from kohort.broker.events.seen import Seen
@@ -226,217 +223,6 @@ class GroupDelivery:
                 del self._fresh[partition]
         return bool(self.rewound)
 
-    def news(self, accounts: GroupAccounts | None, count: Count) -> dict[str, Any]:
-        """The fields of a ``delivery_account``: what no event has told yet.
-
-        Args:
-            accounts: see `snapshot`, as for `count`.
-            count: counts records between offsets.
-        """
-        again: list[dict[str, Any]] = []
-        skips: list[dict[str, Any]] = []
-        received = 0
-        for key, state in sorted(self.partitions.items()):
-
-            def row(
-                first: int,
-                end: int,
-                key: Partition = key,
-                state: PartitionDelivery = state,
-            ) -> dict[str, Any]:
-                records = count(*key, first, end, state.is_committed is True)
-                return {
-                    "topic": key[0],
-                    "partition": key[1],
-                    "first": first,
-                    "end": end,
-                    "records": records,
-                }
-
-            received += sum(row(a, b)["records"] for a, b, _ in state.fresh.rows)
-            state.fresh.remove(0)
-            for each in state.repeats:
-                first = each.first if each.told is None else each.told
-                if first < each.end:
-                    each.told = each.end
-                    made = row(first, each.end)
-                    made["is_certain"] = each.seen.is_handled
-                    made["previous_reader"] = each.seen.reader or None
-                    made["reader"] = each.reader
-                    made["reason_again"] = each.reason
-                    again.append(made)
-            for gap in state.gaps:
-                if not gap.is_told:
-                    gap.is_told = True
-                    made = row(gap.first, gap.end)
-                    made["reader"] = gap.reader
-                    made["reason_skipped"] = gap.reason
-                    if made["records"]:
-                        skips.append(made)
-        whole = self.snapshot(accounts, count)
-        certain = sum(row["records"] for row in again if row["is_certain"])
-        return {
-            "received": received,
-            "again_certain": certain,
-            "again_possible": sum(row["records"] for row in again) - certain,
-            "skipped": sum(row["records"] for row in skips),
-            "uncommitted": whole.uncommitted,
-            "again": again,
-            "skips": skips,
-            "words": whole.words,
-        }
-
-    # -- reading it
-
-    def snapshot(self, accounts: GroupAccounts | None, count: Count) -> Delivery:
-        """The account as of now.
-
-        Args:
-            accounts: the group's members and readers; None: it has none.
-            count: counts records between offsets.
-        """
-        counted = _Counted(self, accounts, count)
-        return counted.delivery()
-
-
-class _Counted:
-    """A snapshot in the making."""
-
-    def __init__(
-        self, group: GroupDelivery, accounts: GroupAccounts | None, count: Count
-    ) -> None:
-        self._group = group
-        self._accounts = accounts
-        self._count = count
-
-    def _records(self, key: Partition, first: int, end: int) -> int:
-        state = self._group.partitions[key]
-        return self._count(*key, first, end, state.is_committed is True)
-
-    def delivery(self) -> Delivery:
-        """The account as of now."""
-        group = self._group
-        records = committed = uncommitted = unknown = sent = 0
-        complete: dict[str, int] = {}
-        for key, state in sorted(group.partitions.items()):
-            for first, end, seen in state.seen.within(0):
-                found = self._records(key, first, end)
-                if seen.reader:
-                    records += found
-                    committed += found if seen.is_handled else 0
-            for first, end, _ in state.uncommitted():
-                uncommitted += self._records(key, first, end)
-            for first, end, _ in state.unknown.within(0):
-                unknown += self._records(key, first, end)
-            sent += state.sent
-            if state.seen.complete_from:
-                complete["{}-{}".format(*key)] = state.seen.complete_from
-        return Delivery(
-            group=group.group_id,
-            records=records,
-            committed=committed,
-            uncommitted=uncommitted,
-            sent=sent,
-            unknown=unknown,
-            again=tuple(self._again()),
-            skipped=tuple(self._skipped()),
-            went_back=tuple(group.went_back),
-            open=tuple(self._open()),
-            complete_from=complete,
-        )
-
-    def _again(self) -> Iterator[Again]:
-        for key, state in sorted(self._group.partitions.items()):
-            for row in state.repeats:
-                yield self._row(
-                    key,
-                    row.first,
-                    row.end,
-                    row.seen,
-                    row.reason,
-                    row.reader,
-                    row.wall_ns,
-                    is_due=False,
-                )
-            if self._is_due(state):
-                passage = state.passage
-                reader = ""
-                if passage is not None and passage.release is None:
-                    reader = passage.member_id
-                for first, end, seen in state.due():
-                    yield self._row(
-                        key,
-                        first,
-                        end,
-                        seen,
-                        state.reason_of_due,
-                        reader,
-                        0,
-                        is_due=True,
-                    )
-
-    def _is_due(self, state: PartitionDelivery) -> bool:
-        """Returns whether a reader is to come: not of a group that has ended.
-
-        Nor of partitions that were released because the other members had left.
-        """
-        passage = state.passage
-        if passage is None or (
-            passage.release is not None
-            and passage.release.how in states.IN_REBALANCE
-            and not passage.release.after_departure
-        ):
-            return True
-        return self._accounts is not None and bool(self._accounts.membership.present)
-
-    def _row(
-        self, key: Partition, first: int, end: int, seen: states.Seen, reason: str,
-        reader: str, wall_ns: int, *, is_due: bool,
-    ) -> Again:  # fmt: skip
-        return Again(
-            topic=key[0],
-            partition=key[1],
-            first=first,
-            end=end,
-            records=self._records(key, first, end),
-            is_certain=seen.is_handled,
-            is_due=is_due,
-            reason=reason,
-            first_reader=seen.reader,
-            reader=reader,
-            time_ns=wall_ns,
-        )
-
-    def _skipped(self) -> Iterator[Skipped]:
-        for key, state in sorted(self._group.partitions.items()):
-            for gap in state.gaps:
-                records = self._records(key, gap.first, gap.end)
-                if records:
-                    yield Skipped(
-                        topic=key[0],
-                        partition=key[1],
-                        first=gap.first,
-                        end=gap.end,
-                        records=records,
-                        reason=gap.reason,
-                        reader=gap.reader,
-                        time_ns=gap.wall_ns,
-                    )
-
-    def _open(self) -> Iterator[Open]:
-        accounts = self._accounts
-        if accounts is None:
-            return
-        for key, state in sorted(self._group.partitions.items()):
-            passage = state.passage
-            if passage is None or passage.release is None:
-                continue
-            owner = accounts.ownership.last.get(key)
-            if owner is None or owner not in accounts.membership:
-                continue
-            due = sum(self._records(key, a, b) for a, b, _ in state.due())
-            yield Open(topic=key[0], partition=key[1], owner=owner, records=due)
-
 
 class Deliveries:
     """The accounts of all groups: pass events and notes in order.
@@ -516,11 +302,16 @@ class Deliveries:
         """Handles a note of a fetch."""
         self._handlers[type(note)](note)
 
-    def snapshot(self, group_id: str, count: Count) -> Delivery:
-        """A group's account as of now; empty for an unknown group."""
+    def counted(self, group_id: str, count: Count) -> Counted:
+        """A group's account as of now; empty for an unknown group.
+
+        Args:
+            group_id: its id.
+            count: counts records between offsets.
+        """
         accounts = self._accounts.groups.get(group_id)
         group = self.groups.get(group_id) or GroupDelivery(group_id)
-        return group.snapshot(accounts, count)
+        return Counted(group_id, group.partitions, group.went_back, accounts, count)
 
     # -- the reader of a note
 

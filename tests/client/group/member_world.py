@@ -285,6 +285,9 @@ class Request(Pending[Any]):
         """Leaves the choice of the way to the context."""
         return False
 
+    def note_sync(self, *_request: object) -> None:
+        """Ignores the connection: there is none."""
+
     def submit_group_event(self, event: GroupEvent) -> None:
         """Passes the event to the coordinator."""
         self._context.waiting[self] = self._context.now
