@@ -239,7 +239,7 @@ class Accounting:
             self._ask()
         elif self._go_on(SLICE if len(self._queue) < BEHIND else 5 * SLICE):
             self._ask()
-        elif self.deliveries.touched or self._settled:
+        elif self.sources and (self.deliveries.touched or self._settled):
             self._work = self._tell_news()
             self._ask()
         else:
@@ -313,7 +313,6 @@ class Accounting:
         """
         touched, self.deliveries.touched = self.deliveries.touched, set()
         if self.sources is None or self._is_closed:
-            self._settled.clear()
             return
         if is_end:
             touched = {*self.deliveries.groups}
