@@ -19,7 +19,7 @@ from kohort.broker.events.delivery.notes import (
     Read,
     Sent,
 )
-from kohort.broker.events.delivery.partition import MOST_ROWS
+from kohort.broker.events.delivery.passages import MOST_ROWS
 from kohort.broker.events.delivery.segments import MOST, Segments
 from kohort.broker.long_work import finish
 

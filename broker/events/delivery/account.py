@@ -10,7 +10,7 @@ from kohort.broker.coordinator.events import Client
 from kohort.broker.events.account.accounts import Accounts
 from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.values import Event, Partition, partitions
-from kohort.broker.events.delivery import partition as states
+from kohort.broker.events.delivery import passages
 from kohort.broker.events.delivery.counted import Counted
 from kohort.broker.events.delivery.notes import (
     Asked,
@@ -21,7 +21,8 @@ from kohort.broker.events.delivery.notes import (
     Read,
     Sent,
 )
-from kohort.broker.events.delivery.partition import Pace, PartitionDelivery
+from kohort.broker.events.delivery.partition import PartitionDelivery
+from kohort.broker.events.delivery.passages import Pace
 from kohort.broker.events.delivery.values import (
     WentBack,
 )
@@ -34,10 +35,10 @@ MOST_BACK: Final = 1_000
 """Commits of a group that went back; the earliest go."""
 
 _ENDS: Final[Mapping[str, str]] = {
-    "member_joined": states.PAUSED,
-    "rebalance_started": states.PAUSED,
-    "member_synced": states.REVOKED,
-    "partitions_changed": states.REVOKED,
+    "member_joined": passages.PAUSED,
+    "rebalance_started": passages.PAUSED,
+    "member_synced": passages.REVOKED,
+    "partitions_changed": passages.REVOKED,
 }
 """How a passage ends at an event, unless its member is gone."""
 _DEPARTURES: Final = frozenset({"member_left", "session_expired"})
@@ -138,10 +139,10 @@ class GroupDelivery:
                 continue
             if accounts.readers.reader_of(partition) == member_id:
                 if kind == "member_synced":
-                    passage.droppable = states.DROPPABLE
+                    passage.droppable = passages.DROPPABLE
                 continue
             life = accounts.membership.gone.get(member_id)
-            how = _ENDS.get(kind, states.REVOKED)
+            how = _ENDS.get(kind, passages.REVOKED)
             if kind in _GONE and life is not None and life.how is not None:
                 how = life.how.value
             pace = self._paces.get(member_id) or Pace()

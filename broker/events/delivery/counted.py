@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.values import Partition
-from kohort.broker.events.delivery import partition as states
+from kohort.broker.events.delivery import passages
 from kohort.broker.events.delivery.partition import PartitionDelivery
 from kohort.broker.events.delivery.values import (
     Again,
@@ -182,14 +182,14 @@ class Counted:
         passage = state.passage
         if passage is None or (
             passage.release is not None
-            and passage.release.how in states.IN_REBALANCE
+            and passage.release.how in passages.IN_REBALANCE
             and not passage.release.after_departure
         ):
             return True
         return self._accounts is not None and bool(self._accounts.membership.present)
 
     def _row(
-        self, key: Partition, first: int, end: int, seen: states.Seen, reason: str,
+        self, key: Partition, first: int, end: int, seen: passages.Seen, reason: str,
         reader: str, wall_ns: int, *, is_due: bool,
     ) -> Again:  # fmt: skip
         return Again(
