@@ -39,7 +39,7 @@ RECORDS = 20
 """Records per partition: enough for two commits of a service that commits `late`, and
 some more. After a single one, a close cannot be told from a commit of the close."""
 LATE = 7
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 CAREFUL = frozenset({"released", "auto"})
 """Services that commit when they have to stop."""
 CONFIG = {

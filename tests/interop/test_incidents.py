@@ -14,7 +14,7 @@ import time
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -126,7 +126,9 @@ class Gap:
         """Its minimum length, however late clients report."""
         if self.stop.seen_ns is None:
             return 0
-        return max(self.waits_ns - self.stop.seen_ns, 0)
+        # The broker sees the end of a killed client's connection a little later.
+        later_ns = BUSY_NS if self.stop.how == "killed" else 0
+        return max(self.waits_ns - self.stop.seen_ns - later_ns, 0)
 
     def most_ns(self, hidden_ns: int) -> int:
         """Its maximum length for the broker.
@@ -172,6 +174,12 @@ def gaps(scene: Scene, hidden_ns: int) -> dict[int, list[Gap]]:
 
 
 # -- the views
+
+
+def _by_events(account: Account) -> Account:
+    """An account without what the broker looked up in its logs."""
+    rows = [replace(row, records=None, log_ends=None) for row in account.unread]
+    return replace(account, unread=tuple(rows))
 
 
 class Views:
@@ -241,7 +249,7 @@ class Views:
         """Checks that all views agree."""
         raw = [e for e in self.events if e["kind"] != "rebalance_account"]
         read_off = history(raw, self.group)
-        assert [*read_off.rebalances] == self.accounts
+        assert [*read_off.rebalances] == [*map(_by_events, self.accounts)]
         self._why_agrees(read_off)
         self._metrics_agree(read_off)
         self._tables_agree()
