@@ -160,7 +160,7 @@ class FetchWatch:
     ) -> Generator[None, None, None]:
         """Notes the row of one partition in a response to a Fetch."""
         if not connection.is_heard:
-            # The client has closed its side: nobody waits for this response.
+            # The client has closed its side, and reads no more responses.
             return
         topic, _, index = partition.name.rpartition("-")
         client = connection.client

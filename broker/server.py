@@ -184,7 +184,7 @@ class Broker:
         events_heartbeats: whether to publish an event for each heartbeat.
         clock: "real": time flows; "manual": it stands still until it is moved.
         watch_fetches: whether to keep the account of delivery from the start
-            (`kohort.broker.events.delivery`), also while nobody reads accounts.
+            (`kohort.broker.events.delivery`), also while no reader wants accounts.
 
     Attributes:
         cluster: the cluster's state, once started.

@@ -106,7 +106,7 @@ class Cluster:
         changes: number of changes to saved state; continues after a restart.
         connections: the number of connections that all nodes have accepted.
         open_connections: the open connections, by number.
-        fetch_watch: notes the fetches of clients; None: nobody reads accounts.
+        fetch_watch: notes the fetches of clients; None while no reader wants accounts.
     """
 
     def __init__(

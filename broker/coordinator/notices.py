@@ -528,7 +528,7 @@ def pending_stored(
 ) -> list[Effect]:
     """Pending offsets were stored; they are no event before they count.
 
-    Unless nobody could check their sender: the group has members, and it named none.
+    Unless the sender named no member, although the group has some: it is unchecked.
     """
     made = _made(group) if is_new else []
     if group.members and event.generation_id < 0 and not event.member_id:

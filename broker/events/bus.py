@@ -332,7 +332,7 @@ class Events:
 
     @property
     def accounting(self) -> Accounting | None:
-        """The accounts of the stream; None while nobody reads them."""
+        """The accounts of the stream; None while no reader wants them."""
         return self._accounting
 
     def finish_accounts(self) -> None:

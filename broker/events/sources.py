@@ -1,4 +1,4 @@
-"""What the accounts need from the broker, besides events."""
+"""Access of the accounts to the broker, besides events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Watch(Protocol):
 
 
 class Sources(NamedTuple):
-    """What the accounts need from the broker, besides events.
+    """Access of the accounts to the broker, besides events.
 
     Attributes:
         committed: the committed offsets of a group that was loaded.

@@ -431,7 +431,7 @@ EMPTY: Final = "group_empty"
 """The cause of gaps while the group is Empty."""
 
 WORK_ENDED: Final = "work_ended"
-"""The cause of gaps after the end of a group's work: nobody joined any more."""
+"""The cause of gaps after the end of a group's work: no member joined any more."""
 
 NOT_DOWN: Final = frozenset({EMPTY, WORK_ENDED})
 """Causes of time that is no downtime."""

@@ -453,11 +453,11 @@ class PartitionDelivery:
         return self.floor or 0
 
     def due(self) -> list[tuple[int, int, Seen]]:
-        """What members received before, and comes next, again."""
+        """Ranges that members received before, and that come next again."""
         return self.seen.within(self.next_offset)
 
     def uncommitted(self) -> list[tuple[int, int, Seen]]:
-        """What members received, and neither committed nor gave back."""
+        """Ranges that members received, and neither committed nor gave back."""
         return [row for row in self.seen.within(0) if not row[2].is_handled]
 
     @property

@@ -1,4 +1,4 @@
-"""What tests did to a group: the clock that they moved, commands, faults.
+"""Interventions of tests in a group: the clock that they moved, commands, faults.
 
 Findings blame no client and no setting for any of it.
 """

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from kohort.broker.events.account import Account, reasons
+from kohort.broker.events.account.rebalance import SLOW_TO_JOIN_NS
 from kohort.broker.events.account.values import Gone, Outcome
 from kohort.broker.events.findings import savings
 from kohort.broker.events.findings.facts import Facts, TooLarge
@@ -20,7 +21,7 @@ from kohort.broker.events.findings.finding import (
     of_rebalance,
 )
 from kohort.broker.events.findings.names import Names, cut
-from kohort.broker.events.findings.rules.waits import HELD_UP_NS, is_told_late
+from kohort.broker.events.findings.rules.waits import is_told_late
 from kohort.broker.events.findings.words import duration, head, many
 from kohort.broker.events.words import COOPERATIVE
 
@@ -183,7 +184,7 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
                 continue
             if wait.member_id in told_late:
                 continue
-            if wait.duration_ns >= HELD_UP_NS:
+            if wait.duration_ns >= SLOW_TO_JOIN_NS:
                 name = names.of(wait.member_id)
                 end = "joined" if wait.ended_by == "joined" else "was gone"
                 text = (
@@ -198,7 +199,7 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
                     (name,),
                 )
                 waits.setdefault(name, []).append(row)
-                since_ns = wait.since_ns + HELD_UP_NS
+                since_ns = wait.since_ns + SLOW_TO_JOIN_NS
                 late_ns = savings.after(each.unread, since_ns, wait.until_ns)
                 held_ns[name] = held_ns.get(name, 0) + late_ns
     for name, rows in waits.items():
@@ -206,7 +207,7 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
             yield Finding(
                 "slow-to-rejoin",
                 f"{name} held up {many(len(rows), 'rebalance')} for "
-                f"{duration(HELD_UP_NS)} or longer each",
+                f"{duration(SLOW_TO_JOIN_NS)} or longer each",
                 "A member learns of a rebalance from its next heartbeat and rejoins in "
                 "its next poll; until then all other members wait. Possible causes: "
                 "long batches (max.poll.records), a slow onPartitionsRevoked, rare "

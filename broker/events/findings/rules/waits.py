@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kohort.broker.events.account import Account
+from kohort.broker.events.account.rebalance import SLOW_TO_JOIN_NS
 from kohort.broker.events.account.values import Wait
 from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.finding import (
@@ -18,9 +19,6 @@ from kohort.broker.events.findings.finding import (
 from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.words import duration, head, many
 
-HELD_UP_NS = 5 * SECOND
-"""Waits for one member that are too long. A member learns of a rebalance with its next
-heartbeat, 3 s by default (heartbeat.interval.ms), and needs some time to revoke."""
 LATE_NS = SECOND
 """Least time for an assignment that is late: a leader fetches metadata and computes it
 in some 10 ms, a sticky one for thousands of partitions in some 100 ms."""
@@ -107,7 +105,9 @@ def is_told_late(wait: Wait) -> bool:
     """True if most of a long wait was for the member's next heartbeat."""
     told_ns = wait.told_ns
     return (
-        told_ns is not None and told_ns >= HELD_UP_NS and 2 * told_ns >= wait.waited_ns
+        told_ns is not None
+        and told_ns >= SLOW_TO_JOIN_NS
+        and 2 * told_ns >= wait.waited_ns
     )
 
 
