@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -21,11 +21,13 @@ from kohort.client.errors import (
     ConnectionFailedError,
     SaslAuthenticationError,
 )
+from kohort.client.network import connection as connection_module
 from kohort.client.network import session
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.connection import LARGEST_FIRST_RESPONSE, Connection
 from kohort.client.network.sasl.authenticator import authenticator
-from kohort.client.security import NewConnection
+from kohort.client.network.session import Session
+from kohort.client.security import Authenticate, NewConnection
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.apis.k17_sasl_handshake import SaslHandshakeResponse
 from kohort.protocol.apis.k36_sasl_authenticate import SaslAuthenticateResponse
@@ -63,10 +65,21 @@ async def heartbeat(connection: Connection) -> int:
     return code
 
 
-def outlive_session(connection: Connection) -> None:
-    """Returns when the next request has to wait for authentication: in a ms."""
-    while not connection.needs_authentication:
-        pass
+class Now:
+    """The clock of sessions."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.seconds
+
+
+def outlive_session(connection: Connection, now: Now) -> None:
+    """The next request has to wait for authentication."""
+    assert not connection.needs_authentication
+    now.seconds += session.LEAST_S
+    assert connection.needs_authentication
 
 
 def names(broker: FakeBroker) -> list[str]:
@@ -195,13 +208,19 @@ async def test_a_token_that_the_broker_refuses() -> None:
 # -- sessions (KIP-368)
 
 
-@pytest.fixture(autouse=True)
-def short_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions may be as short as the fake broker's."""
-    monkeypatch.setattr(session, "LEAST_S", 0)
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> Now:
+    """The clock of sessions."""
+    now = Now()
+
+    def at(authenticate: Authenticate | None, _: Callable[[], float]) -> Session:
+        return Session(authenticate, now)
+
+    monkeypatch.setattr(connection_module, "Session", at)
+    return now
 
 
-async def test_a_hook_authenticates_again() -> None:
+async def test_a_hook_authenticates_again(now: Now) -> None:
     """It returns the session's lifetime; None for no end."""
     lifetimes = [1, 1, None]
 
@@ -212,7 +231,7 @@ async def test_a_hook_authenticates_again() -> None:
         hook = dict.fromkeys(ME) | {"security_protocol": "SASL_PLAINTEXT"}
         async with connected(broker, **hook, authenticate=authenticate) as connection:
             for _ in range(2):
-                outlive_session(connection)
+                outlive_session(connection, now)
                 await heartbeat(connection)
             await heartbeat(connection)
             assert not lifetimes
@@ -229,26 +248,28 @@ async def test_a_session_without_an_end_is_authenticated_once() -> None:
         assert names(broker) == [*SASL, *["Heartbeat"] * 3]
 
 
-async def test_a_connection_authenticates_again_before_its_session_ends() -> None:
+async def test_a_connection_authenticates_again_before_its_session_ends(
+    now: Now,
+) -> None:
     """With the next request, which waits; the connection stays open."""
     async with (
         Guarded(lifetime_ms=1, answers={"Heartbeat": alive}) as broker,
         connected(broker) as connection,
     ):
         for _ in range(3):
-            outlive_session(connection)
+            outlive_session(connection, now)
             assert await heartbeat(connection) == 0
         assert names(broker) == SASL + [*SASL, "Heartbeat"] * 3
         assert broker.opened == 1
 
 
-async def test_requests_wait_for_authentication_together() -> None:
+async def test_requests_wait_for_authentication_together(now: Now) -> None:
     """One authentication for all; no request is sent in the middle of it."""
     async with (
         Guarded(lifetime_ms=1, answers={"Heartbeat": alive}) as broker,
         connected(broker) as connection,
     ):
-        outlive_session(connection)
+        outlive_session(connection, now)
         broker.lifetime_ms = 0
         tasks = [asyncio.create_task(heartbeat(connection)) for _ in range(20)]
         tasks.pop(0).cancel()  # the one that began it
@@ -256,7 +277,7 @@ async def test_requests_wait_for_authentication_together() -> None:
         assert names(broker) == [*SASL, *SASL, *["Heartbeat"] * len(tasks)]
 
 
-async def test_a_response_that_is_due_comes_before_authentication() -> None:
+async def test_a_response_that_is_due_comes_before_authentication(now: Now) -> None:
     """A broker answers in order, so SASL waits for the earlier response."""
     parked: list[Asked] = []
     async with Guarded(lifetime_ms=1, answers={"Heartbeat": parked.append}) as broker:
@@ -272,20 +293,22 @@ async def test_a_response_that_is_due_comes_before_authentication() -> None:
 
         async with connected(broker, request_timeout_ms=100) as connection:
             long = connection.post("Heartbeat", 4, HEARTBEAT, timeout_ms=60_000)
-            outlive_session(connection)
+            outlive_session(connection, now)
             broker.answers["SaslHandshake"] = later
             assert await heartbeat(connection) == 0
             assert long.done()
             assert names(broker) == [*SASL, "Heartbeat", *SASL, "Heartbeat"]
 
 
-async def test_authentication_again_that_is_refused_ends_the_connection() -> None:
+async def test_authentication_again_that_is_refused_ends_the_connection(
+    now: Now,
+) -> None:
     """Waiting requests fail with the error, and are not retried."""
     async with (
         Guarded(lifetime_ms=1, answers={"Heartbeat": alive}) as broker,
         connected(broker) as connection,
     ):
-        outlive_session(connection)
+        outlive_session(connection, now)
         broker.password = b"changed"
         failed = await asyncio.gather(
             *(heartbeat(connection) for _ in range(3)), return_exceptions=True
@@ -299,7 +322,7 @@ async def test_authentication_again_that_is_refused_ends_the_connection() -> Non
         await broker.is_left_alone()
 
 
-async def test_a_connection_is_closed_while_it_authenticates_again() -> None:
+async def test_a_connection_is_closed_while_it_authenticates_again(now: Now) -> None:
     """Authentication is cancelled, wherever it waits."""
     begun: list[None] = []
     again = asyncio.Event()
@@ -317,7 +340,7 @@ async def test_a_connection_is_closed_while_it_authenticates_again() -> None:
         connected(broker, **hook, authenticate=authenticate) as connection,
     ):
         before = asyncio.all_tasks()
-        outlive_session(connection)
+        outlive_session(connection, now)
         waiting = asyncio.create_task(heartbeat(connection))
         await again.wait()
         connection.close()
@@ -327,20 +350,23 @@ async def test_a_connection_is_closed_while_it_authenticates_again() -> None:
         assert asyncio.all_tasks() <= before
 
 
-async def test_authentication_again_has_a_limit() -> None:
+async def test_authentication_again_has_a_limit(now: Now) -> None:
     """If the broker does not respond, the connection ends."""
     async with Guarded(lifetime_ms=1) as broker:
         limit = {"request_timeout_ms": 1_000, "socket_connection_setup_timeout_ms": 200}
         async with connected(broker, **limit) as connection:
-            outlive_session(connection)
+            outlive_session(connection, now)
             broker.answers["SaslHandshake"] = lambda _: None
             with pytest.raises(ConnectionFailedError, match="again within 200 ms"):
                 await heartbeat(connection)
 
 
 @pytest.mark.parametrize("acks", ["all", "0"])
-async def test_a_producer_goes_on_over_many_sessions(acks: str) -> None:
+async def test_a_producer_goes_on_over_many_sessions(
+    acks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its unawaited requests are held back, too, and stay in order."""
+    monkeypatch.setattr(session, "LEAST_S", 0)
     produce = silent if acks == "0" else None
     async with (
         Guarded(lifetime_ms=1, produce=produce) as broker,
