@@ -181,6 +181,7 @@ def build(
             # So that only a killed build leaves its folder.
             with suppress(Exception):
                 lake.engine.wait_for_tasks(making.id)
+            with suppress(Exception):
                 if current(lake) != making.id:
                     making.draft.discard()
             raise

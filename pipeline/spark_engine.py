@@ -99,7 +99,10 @@ class SparkEngine:
 
     def _has_tasks(self, job: str) -> bool:
         """True if a job of a group runs, or a task of one that has failed."""
-        tracker = self._spark.sparkContext.statusTracker()
+        context = self._spark.sparkContext
+        # The tracker lags behind what happens.
+        context._jsc.sc().listenerBus().waitUntilEmpty()  # noqa: SLF001 - it has no other name
+        tracker = context.statusTracker()
         found = map(tracker.getJobInfo, tracker.getJobIdsForGroup(job))
         jobs = [each for each in found if each is not None]
         if any(each.status == RUNNING for each in jobs):
