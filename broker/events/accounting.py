@@ -47,6 +47,8 @@ FINDING: Final = "finding"
 _COMMITTED: Final = "offsets_committed"
 _ASSIGNED: Final = frozenset({"member_synced", "partitions_changed"})
 _OF_DELIVERY: Final = frozenset({"offsets_deleted", "offsets_expired"})
+_NEWS_OF_DELIVERY: Final = frozenset({"delivery_account", "offsets_went_back"})
+"""Published here, and read again for the findings about records."""
 
 UNHEARD: Final = (
     BY_NAME.keys()
@@ -55,7 +57,7 @@ UNHEARD: Final = (
     - TRANSACTION_KINDS
     - _OF_DELIVERY
     - {"group_state", "node_started", "node_stopped", CLOCK}
-) | DERIVED
+) | (DERIVED - _NEWS_OF_DELIVERY)
 """Kinds that are not needed, such as heartbeats."""
 
 SLICE: Final = 40
@@ -216,6 +218,7 @@ class Accounting:
         self.settle()
         for _ in self._tell_news(is_end=True):
             pass
+        self.settle()
         for account in self._folding.close():
             for _ in self._tell(account):
                 pass

@@ -21,6 +21,7 @@ from tests.wire.client import WireClient, connected, connections
 
 from kohort.broker.server import Broker
 from kohort.control.group import Group, Move
+from kohort.control.why import history
 
 RECORDS = 10
 
@@ -112,11 +113,27 @@ async def test_the_last_event_has_what_is_not_committed(
     assert told == [6, 6, 0]
 
 
-async def test_a_commit_in_the_rebalance_counts(scene: Scene) -> None:
+async def test_findings_about_records_are_events(scene: Scene, broker: Broker) -> None:
+    """They have what `kohort why` finds: also of the last records and commits."""
+    await scene.read(4)
+    await rebalanced(scene.group, scene.first, scene.second)
+    await fetch(scene.two, 1, 4)
+    await fetch(scene.two, 1, RECORDS)
+    await scene.second.commit((1, 3))
+    broker.events.finish_accounts()
+    events = broker.events.recent("g")
+    told = {e["code"]: e["title"] for e in events if e["kind"] == "finding"}
+    assert told.keys() == {"not-committed-on-revocation", "offset-went-back"}
+    found = history(events, "g").findings
+    assert told == {each.code: each.title for each in found}
+
+
+async def test_a_commit_in_the_rebalance_counts(scene: Scene, broker: Broker) -> None:
     """Records behind it were fetched ahead: the member gives them back."""
     await scene.read(4)
     joining = asyncio.create_task(scene.second.join())
     await scene.group.until(state="PreparingRebalance", members=2)
+    broker.events.finish_accounts()
     await scene.first.commit((1, 7))
     await scene.first.join()
     await joining
@@ -125,6 +142,11 @@ async def test_a_commit_in_the_rebalance_counts(scene: Scene) -> None:
     assert (scene.move.committed, scene.move.uncommitted) == (7, 3)
     assert scene.move.committed_before_release is True
     assert scene.group.redelivered == 0
+    await fetch(scene.two, 1, RECORDS)
+    broker.events.finish_accounts()
+    events = broker.events.recent("g")
+    told = [e["received"] for e in events if e["kind"] == "delivery_account"]
+    assert sum(told) == RECORDS
 
 
 async def test_a_cooperative_member_commits_once_it_knows(scene: Scene) -> None:

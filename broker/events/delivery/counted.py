@@ -99,8 +99,7 @@ class Counted:
         skips: list[dict[str, Any]] = []
         received = 0
         for number, (key, state) in enumerate(self._sorted(), 1):
-            received += sum(self._records(key, a, b) for a, b, _ in state.fresh.rows)
-            state.fresh.remove(0)
+            received += self._untold_records(key, state)
             again += self._untold_repeats(key, state)
             skips += self._untold_gaps(key, state)
             if number % AT_ONCE == 0:
@@ -117,6 +116,16 @@ class Counted:
             "skips": skips,
             "words": whole.words,
         }
+
+    def _untold_records(self, key: Partition, state: PartitionDelivery) -> int:
+        """Those received for the first time, even if they were given back since."""
+        count = 0
+        for first, end, seen in state.seen.within(0):
+            if seen.reader:
+                gaps = [*state.told.gaps(first, end)]
+                count += sum(self._records(key, a, b) for a, b in gaps)
+                state.told.set(first, end, True)
+        return count
 
     def _untold_repeats(
         self, key: Partition, state: PartitionDelivery

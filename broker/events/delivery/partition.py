@@ -41,7 +41,7 @@ class PartitionDelivery:
         stray: connection, first offset and end of a response to a Fetch from before a
             rebalance. Some clients use it, others drop it and ask again.
         late_from: the log's start, when a rebalance found the partition late.
-        fresh: ranges received for the first time that no event has told.
+        told: ranges received, as events have told.
     """
 
     __slots__ = (
@@ -49,7 +49,6 @@ class PartitionDelivery:
         "_is_out_of_range",
         "committed",
         "floor",
-        "fresh",
         "gaps",
         "is_committed",
         "late_from",
@@ -60,6 +59,7 @@ class PartitionDelivery:
         "sent",
         "strangers",
         "stray",
+        "told",
         "unknown",
     )
 
@@ -71,7 +71,7 @@ class PartitionDelivery:
         self.repeats: deque[Repeat] = deque(maxlen=MOST_ROWS)
         self.gaps: deque[Gap] = deque(maxlen=MOST_ROWS)
         self.releases: deque[Release] = deque(maxlen=MOST_ROWS)
-        self.fresh: Segments[bool] = Segments()
+        self.told: Segments[bool] = Segments()
         self.sent = 0
         self.unknown: Segments[bool] = Segments()
         self.is_committed: bool | None = None
@@ -246,8 +246,6 @@ class PartitionDelivery:
         first = passage.position
         if end <= first:
             return
-        for a, b in self.seen.gaps(first, end):
-            self.fresh.set(a, b, True)
         for a, b, seen in self.seen.within(first, end):
             self._repeat(a, b, seen, passage, wall_ns)
         for gap in [*self.gaps]:
