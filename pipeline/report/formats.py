@@ -187,6 +187,11 @@ def setting(text: str | None) -> Markup:
     return Markup('<span class="name">{}</span>').format(Markup(".<wbr>").join(parts))
 
 
+def said(text: str | None) -> str:
+    """A text of the query, perhaps with numbers."""
+    return DASH if text is None else visible(text, len(text))
+
+
 def label(text: str | None, longest: int = 28) -> str:
     """A name for plotly, which takes some HTML and entities for markup."""
     if text is None:

@@ -140,6 +140,7 @@ def _environment() -> Environment:
         "run_charts": run_charts,
         "metrics": METRICS,
         "setting": formats.setting,
+        "text_of_query": formats.said,
         "with_intervals": formats.with_intervals,
         "sql": sql,
         "policy": _policy,
