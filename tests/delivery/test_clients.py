@@ -58,6 +58,20 @@ CLIENTS: Final = (
     Client(
         libraries.SARAMA, (EAGER,), frozenset({"seek"}), marks=(pytest.mark.interop,)
     ),
+    # No static members, and no callback that a revocation waits for.
+    Client(
+        libraries.KAFKAJS,
+        ("roundrobin",),
+        frozenset({"released", "static", "static_crash"}),
+        marks=(pytest.mark.interop,),
+    ),
+    # The same callback is missing, and a group's stream has no seek.
+    Client(
+        libraries.PLATFORMATIC,
+        ("roundrobin",),
+        frozenset({"released", "seek"}),
+        marks=(pytest.mark.interop,),
+    ),
 )
 QUICK: Final = frozenset({"late", "released", "never"})
 
