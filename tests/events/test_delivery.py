@@ -467,6 +467,68 @@ def test_records_after_the_last_commit(play: Play) -> None:
     assert play.again == [(7, 12, False, "left", False)]
 
 
+@pytest.fixture
+def cooperative() -> Play:
+    """A cooperative member, with regular commits, that has just lost a partition."""
+    play = Play("cooperative-sticky")
+    play.began(a=(0, 1))
+    play.read(0, 200)
+    play.read(0, 200, partition=1)
+    for offset in range(7, 95, 7):
+        play.commit("a", offset)
+    play.start("member_joined", "b")
+    play.join("a")
+    play.join("b")
+    play.assign(a=(1,), b=())
+    return play
+
+
+def test_a_cooperative_member_finishes_its_work_after_the_sync(
+    cooperative: Play,
+) -> None:
+    """Its commits show how much it has handled, and may be followed by some more."""
+    for offset in range(98, 150, 7):
+        cooperative.commit("a", offset)
+    cooperative.rebalanced(a=(1,), b=(0,))
+    cooperative.read(147, 200, on=2)
+    assert cooperative.skipped == []
+    assert cooperative.again == [(147, 153, False, "rebalance", False)]
+
+
+def test_a_nearer_commit_after_the_sync_gives_the_rest_back(cooperative: Play) -> None:
+    """It had to stop."""
+    cooperative.commit("a", 95)
+    cooperative.rebalanced(a=(1,), b=(0,))
+    cooperative.read(95, 200, on=2)
+    assert (cooperative.skipped, cooperative.again) == ([], [])
+
+
+def test_a_commit_after_the_sync_gives_back_partitions_that_it_does_not_name() -> None:
+    """The member had handled nothing of them."""
+    play = Play("cooperative-sticky")
+    play.began(a=(0, 1))
+    play.read(0, 10)
+    play.read(0, 10, partition=1)
+    play.rebalanced(a=(0,), b=())
+    play.commit("a", 4)
+    play.rebalanced(a=(0,), b=(1,))
+    play.read(0, 10, on=2, partition=1)
+    assert play.again == []
+
+
+def test_a_commit_shows_that_a_late_response_was_read() -> None:
+    """It was sent when the member had lost the partition, and did not know it."""
+    play = Play("cooperative-sticky")
+    play.began(a=(0,))
+    play.read(0, 10)
+    play.rebalanced(a=(), b=())
+    play.send(10, 20)
+    play.commit("a", 20)
+    play.rebalanced(a=(), b=(0,))
+    play.ask(20, on=2)
+    assert (play.skipped, play.again, play.account.records) == ([], [], 20)
+
+
 def test_a_transaction_undoes_what_it_had_not_committed(play: Play) -> None:
     """Also after a crash."""
     play.commit("a", 4, producer_id=5)
@@ -538,6 +600,23 @@ def test_a_fetch_from_before_the_rebalance_that_is_dropped(play: Play) -> None:
     play.send(10, 12)
     play.read(10, 12)
     assert (play.skipped, play.again, play.account.records) == ([], [], 12)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_member_drops_what_it_fetched_without_owning_the_partition(
+    play: Play, is_late: bool
+) -> None:
+    """Its old fetch goes on until it learns that the partition is back."""
+    play.rebalanced(a=(), b=())
+    play.ask(10)
+    play.rebalanced(a=(0,))
+    if is_late:
+        play.send(10, 12)
+        play.ask(12)
+    else:
+        play.read(10, 12)
+    play.read(10, 12)
+    assert (play.again, play.skipped, play.account.records) == ([], [], 12)
 
 
 # -- the end

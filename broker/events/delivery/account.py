@@ -58,6 +58,9 @@ class GroupDelivery:
         rewound: those of them that no event has told.
         told_uncommitted: records not committed, by the last event.
         loaded: offsets that a coordinator has loaded.
+        early: by partition, the last connection that asked for it, but not for its
+            reader. librdkafka may fetch a partition that it has lost, and drops those
+            records when the partition comes back.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -67,12 +70,15 @@ class GroupDelivery:
         self.rewound: list[WentBack] = []
         self.told_uncommitted = 0
         self.loaded: dict[Partition, int] = {}
+        self.early: dict[Partition, int] = {}
         # The generation in which a topic was first assigned.
         self._first: dict[str, int] = {}
         self._known: set[Partition] = set()
         self._paces: dict[str, Pace] = {}
         # By member, the partitions that it reads; some that it has read before.
         self._reads: dict[str, dict[Partition, None]] = {}
+        # By member, the partitions that a rebalance took from it since it joined.
+        self._revoked: dict[str, dict[Partition, None]] = {}
         # Partitions that may have something new to tell.
         self._fresh: dict[Partition, None] = {}
 
@@ -103,6 +109,8 @@ class GroupDelivery:
                 if each in self.partitions:
                     self.partitions[each].forget_commit()
         elif kind in _ENDS or kind in _GONE:
+            if kind == "member_joined":
+                self._revoked.pop(event["member_id"], None)
             self._reconcile(event, accounts)
             if kind == "partitions_changed":
                 self._note_late(event)
@@ -114,13 +122,7 @@ class GroupDelivery:
         if event.get("replaced_member_id"):
             members.append(event["replaced_member_id"])
         is_all = kind == "rebalance_started"
-        began = accounts.last
-        rebalance = 0, False
-        if began is not None:
-            opening = began.opening.event
-            # Its start may be missing from the events.
-            started_ns = int(opening.get("wall_ns") or 0)
-            rebalance = started_ns, opening.get("cause") in _DEPARTURES
+        rebalance = _last_rebalance(accounts)
         reads = self._reads
         for member_id, partition in [
             (reader, each)
@@ -147,9 +149,12 @@ class GroupDelivery:
                 how = life.how.value
             pace = self._paces.get(member_id) or Pace()
             each.release(how, int(event["wall_ns"]), rebalance, pace)
+            if how == passages.REVOKED:
+                self._revoked.setdefault(member_id, {})[partition] = None
             self._fresh[partition] = None
         for gone in members if kind in _GONE else ():
             self._paces.pop(gone, None)
+            self._revoked.pop(gone, None)
             self._reads.pop(gone, None)
 
     def _note_late(self, event: Event) -> None:
@@ -176,10 +181,13 @@ class GroupDelivery:
             not member_id and not in_transaction and (not accounts.membership.present)
         )
         steps, in_rebalance = 0, accounts.joining() is not None
+        late: dict[Partition, None] = {}
         for topic, index, offset in rows:
             state = self.of((topic, index))
             passage = state.passage
-            in_rebalance |= passage is not None and passage.release is not None
+            if passage is not None and passage.release is not None:
+                in_rebalance = True
+                late[topic, index] = None
             before, step = state.commit(
                 member_id, offset, wall_ns, in_transaction=in_transaction
             )
@@ -207,6 +215,8 @@ class GroupDelivery:
         if member_id:
             pace = self._paces.setdefault(member_id, Pace())
             pace.claim(steps, wall_ns, in_rebalance=in_rebalance)
+            for partition in late | self._revoked.get(member_id, {}):
+                self.of(partition).committed_late(member_id, wall_ns, pace)
 
     # -- events about it
 
@@ -341,17 +351,25 @@ class Deliveries:
     def _asked(self, note: Asked) -> None:
         key = note.topic, note.partition
         found = self._readers(note.client, key)
+        connection = note.client.connection or 0
         if len(found) != 1:
+            for group_id in self._groups_of.get(key, ()) if not found else ():
+                self.of(group_id).early[key] = connection
             self._confirm(note.client, note.wall_ns, was_read=True)
             return
         group, member_id = found[0]
-        connection = note.client.connection or 0
         state = group.of(key)
         if state.is_read_by_another(connection, note.offset, self._read_by):
+            group.early[key] = connection
             return
         group.reader(key, member_id)
         state.is_committed = note.is_committed
+        before = state.passage
         state.asked(member_id, note.client, note.offset, note.log_start, note.wall_ns)
+        begun = state.passage
+        if begun is not before and group.early.pop(key, None) == connection:
+            assert begun is not None
+            begun.droppable = passages.DROPPABLE
         known = self._read_by.setdefault(connection, {})
         known[group.group_id, key] = None
 
@@ -362,19 +380,19 @@ class Deliveries:
             for group, _ in found:
                 group.of(key).unknown.set(note.offset, note.end, True)
             return
-        stray = note.client.connection, note.offset, note.end
         for group, member_id in found:
             state = group.of(key)
             if note.client.connection in state.strangers:
                 state.unknown.set(note.offset, note.end, True)
-            elif not state.was_sent(
-                member_id, note.client, note.offset, note.end, note.wall_ns
-            ):
-                state.stray = stray
-        known = self._read_by.get(stray[0] or 0, {})
+            else:
+                state.was_sent(
+                    member_id, note.client, note.offset, note.end, note.wall_ns
+                )
+        known = self._read_by.get(note.client.connection or 0, {})
         for group_id in self._groups_of.get(key, ()) if not found else ():
             if (group_id, key) in known and group_id in self.groups:
-                self.groups[group_id].of(key).stray = stray
+                state = self.groups[group_id].of(key)
+                state.went_astray(note.client, note.offset, note.end)
 
     def _out_of_range(self, note: OutOfRange) -> None:
         key = note.topic, note.partition
@@ -406,6 +424,16 @@ class Deliveries:
             group = self.groups.get(group_id)
             if group is not None:
                 group.partitions.pop(key, None)
+
+
+def _last_rebalance(accounts: GroupAccounts) -> tuple[int, bool]:
+    """When it began, and whether a member that left began it."""
+    if accounts.last is None:
+        return 0, False
+    opening = accounts.last.opening.event
+    # Its start may be missing from the events.
+    started_ns = int(opening.get("wall_ns") or 0)
+    return started_ns, opening.get("cause") in _DEPARTURES
 
 
 def _is_client_of(accounts: GroupAccounts, member_id: str, client: Client) -> bool:

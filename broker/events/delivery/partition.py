@@ -169,7 +169,8 @@ class PartitionDelivery:
     def _drop(self, passage: Passage, offset: int) -> None:
         """The client has dropped records that it had not handed out."""
         passage.droppable = 0
-        for first, end, seen in self.seen.within(offset, passage.position):
+        dropped = self.seen.within(max(offset, passage.start), passage.position)
+        for first, end, seen in dropped:
             if seen == (passage.member_id, False):
                 self.seen.remove(first, end)
         passage.position = passage.sent = offset
@@ -241,8 +242,8 @@ class PartitionDelivery:
 
     def was_sent(
         self, member_id: str, client: Client, offset: int, end: int, wall_ns: int
-    ) -> bool:
-        """Notes a response; False if the member is not the present reader."""
+    ) -> None:
+        """Notes a response to a member."""
         passage = self.passage
         if (
             passage is None
@@ -250,13 +251,28 @@ class PartitionDelivery:
             or passage.member_id != member_id
             or passage.client.connection != client.connection
         ):
-            return False
+            self.went_astray(client, offset, end)
+            return
         self.sent += end - offset
         passage.sent_ns = wall_ns
         passage.droppable -= 1
         if offset == passage.position:
             passage.sent = max(passage.sent, end)
-        return True
+
+    def went_astray(self, client: Client, offset: int, end: int) -> None:
+        """Notes a response to a connection that is not the present reader's.
+
+        If it was the last one's, its member may not know that it has lost the
+        partition: a commit shows whether it has read the response.
+        """
+        self.stray = client.connection, offset, end
+        passage = self.passage
+        if (
+            passage is not None
+            and passage.client.connection == client.connection
+            and passage.sent == offset
+        ):
+            passage.sent = end
 
     def received(self, passage: Passage, end: int, wall_ns: int) -> None:
         """Notes that a reader has read up to an offset."""
@@ -356,17 +372,12 @@ class PartitionDelivery:
         for a, b, seen in self.seen.within(0, offset):
             if not seen.is_handled:
                 self.seen.set(a, b, seen._replace(is_handled=True))
-        if passage is not None and passage.member_id == member_id:
-            release = passage.release
-            if release is not None and release.how in IN_REBALANCE:
-                # A cooperative member commits after it has learnt of the revocation.
-                release.committed = self.committed
-                self._give_back(passage, release, offset)
         return step
 
     def refused(self, member_id: str, offset: int, wall_ns: int) -> None:
         """A commit was refused: what it declares was handled nevertheless."""
         self.claim(member_id, offset, wall_ns)
+        self.committed_late(member_id, wall_ns, None)
         if self.committed is None or offset > self.committed:
             self._blame = "commit_refused"
 
@@ -398,10 +409,7 @@ class PartitionDelivery:
             return
         began_ns, after_departure = rebalance
         back = self._given_back_from(passage, how, wall_ns, began_ns, pace)
-        if not passage.is_unread:
-            # The reader may have handled it, and stopped before it asked for more.
-            end = passage.sent if back is None else min(passage.sent, back)
-            self.received(passage, end, wall_ns)
+        self._stop(passage, back, wall_ns)
         release = Release(
             passage.member_id,
             how,
@@ -413,9 +421,41 @@ class PartitionDelivery:
         )
         passage.release = release
         self.releases.append(release)
-        passage.sent = passage.position
         if back is not None:
             self._give_back(passage, release, back)
+
+    def committed_late(self, member_id: str, wall_ns: int, pace: Pace | None) -> None:
+        """A member has committed after a rebalance took the partition from it.
+
+        A cooperative one learns of that from its response to SyncGroup, and may be in
+        the middle of its work then.
+
+        Args:
+            member_id: the member.
+            wall_ns: when, by the machine's clock.
+            pace: its pace, with this commit; None: it goes on no more.
+        """
+        passage = self.passage
+        if passage is None or passage.member_id != member_id:
+            return
+        release = passage.release
+        if release is None or release.how not in IN_REBALANCE:
+            return
+        back: int | None = passage.done
+        if pace is not None:
+            how = release.how
+            back = self._given_back_from(passage, how, wall_ns, wall_ns, pace)
+        self._stop(passage, back, wall_ns)
+        release.committed = self.committed
+        release.received = max(release.received, passage.position)
+        if back is not None:
+            self._give_back(passage, release, back)
+
+    def _stop(self, passage: Passage, back: int | None, wall_ns: int) -> None:
+        """The reader may have handled what it was sent, and asks for no more."""
+        if not passage.is_unread:
+            end = passage.sent if back is None else min(passage.sent, back)
+            self.received(passage, end, wall_ns)
 
     def _given_back_from(
         self, passage: Passage, how: str, wall_ns: int, rebalance_ns: int, pace: Pace
@@ -445,6 +485,8 @@ class PartitionDelivery:
         for a, b, seen in self.seen.within(offset):
             if seen == (passage.member_id, False):
                 self.seen.remove(a, b)
+        # A later commit may show that it has handled them after all.
+        passage.position = max(passage.start, min(passage.position, offset))
         release.gave_back = True
 
     # -- reading the account
