@@ -39,6 +39,10 @@ RECORDS = 20
 """Records per partition: enough for two commits of a service that commits `late`, and
 some more. After a single one, a close cannot be told from a commit of the close."""
 LATE = 7
+TRANSACTIONAL = "transactional"
+"""The service that handles records in transactions, and commits its offsets in them:
+`tests/interop/workers/transacting.py`."""
+ABORT_EVERY = 3
 LIMIT_S = 60.0
 CAREFUL = frozenset({"released", "auto"})
 """Services that commit when they have to stop."""
@@ -113,8 +117,25 @@ class Member:
         ]
 
     @property
+    def done(self) -> list[Place]:
+        """Those whose handling counts: an aborted transaction undoes it."""
+        if self.service != TRANSACTIONAL:
+            return self.handled
+        done: list[Place] = []
+        begun: list[Place] = []
+        for line in self.lines:
+            if line.kind == "consumed":
+                begun = [(int(row[0]), int(row[1])) for row in line.event["records"]]
+            elif line.kind == "ended" and line.event["is_commit"]:
+                done += begun
+        return done
+
+    @property
     def is_idle(self) -> bool:
         """Whether it has committed what its service commits."""
+        if self.service == TRANSACTIONAL:
+            kinds = [line.kind for line in self.lines if line.kind != "ready"]
+            return not kinds or kinds[-1] != "consumed"
         commits = [line for line in self.lines if line.kind == "committed"]
         if self.service == "late":
             # A partition may have been revoked in the middle of a batch.
@@ -155,13 +176,15 @@ class Cell:
         self.ends = dict.fromkeys(range(PARTITIONS), 0)
         self._changed = asyncio.Event()
         broker.cluster.create_topic(self.topic, PARTITIONS)
+        if service == TRANSACTIONAL:
+            broker.cluster.create_topic(f"{self.topic}-out", 1)
 
     # -- the application's account
 
     @property
     def handled(self) -> Counter[Place]:
         """How often each record was handled."""
-        return Counter(place for each in self.members for place in each.handled)
+        return Counter(place for each in self.members for place in each.done)
 
     @property
     def again(self) -> int:
@@ -215,14 +238,20 @@ class Cell:
         member = Member(name, worker, self.service)
         self.members.append(member)
         words.setdefault("session", 30_000)
+        words |= {
+            "bootstrap": self.broker.bootstrap_servers,
+            "topic": self.topic,
+            "group": self.group.group_id,
+            "client": name,
+            "heartbeat": 50,
+        }
+        if self.service == TRANSACTIONAL:
+            out = f"{self.topic}-out"
+            worker.send("transform", out=out, abort=ABORT_EVERY, **words)
+            return member
         worker.send(
             "join",
-            bootstrap=self.broker.bootstrap_servers,
-            topic=self.topic,
-            group=self.group.group_id,
-            client=name,
             assignor=self.assignor,
-            heartbeat=50,
             service=self.service,
             **({} if self.workers.library.name == "kafka-python" else {"plain": 1}),
             **words,
@@ -307,7 +336,7 @@ class Cell:
         return await self.group.delivery(timeout_s=LIMIT_S)
 
     async def _received(self, many: int) -> None:
-        """Nor has an application something to handle that was sent again."""
+        """The account has them, and an application what was certainly sent again."""
 
         def holds() -> bool:
             found = self.group.peek_delivery()

@@ -8,12 +8,13 @@ handled again, and with what was skipped; and nothing changes when the members c
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
 import pytest_asyncio
-from tests.delivery.cell import CONFIG, Workers, played
+from tests.delivery.cell import CONFIG, TRANSACTIONAL, Workers, played
 from tests.delivery.disturbances import AT_WORK, DISTURBANCES
 from tests.interop import libraries
 from tests.interop.libraries import Library
@@ -35,6 +36,7 @@ class Client(NamedTuple):
             gets stuck with, or that the broker cannot see.
         quick: those of the default suite.
         marks: of its tests, but for the quick ones.
+        services: of its worker.
     """
 
     library: Library
@@ -42,6 +44,7 @@ class Client(NamedTuple):
     without: frozenset[str] = frozenset()
     quick: frozenset[str] = frozenset()
     marks: tuple[pytest.MarkDecorator, ...] = (pytest.mark.long,)
+    services: tuple[str, ...] = SERVICES
 
 
 CLIENTS: Final = (
@@ -66,9 +69,9 @@ CLIENTS: Final = (
         frozenset({"released", "static", "static_crash"}),
         marks=(pytest.mark.interop,),
     ),
-    # The same callback is missing, a group's stream has no seek, and ends where its
-    # offset is out of range. It handles the response to a Fetch from before a rebalance,
-    # which only a commit shows.
+    # The same callback is missing; a group's stream has no seek, and ends where its
+    # offset is out of range. It handles the response to a Fetch from before a
+    # rebalance, which only a commit shows.
     Client(
         libraries.PLATFORMATIC,
         ("roundrobin",),
@@ -80,6 +83,17 @@ CLIENTS: Final = (
         },
         marks=(pytest.mark.interop,),
     ),
+    *(
+        Client(
+            replace(program, name=f"{program.name}-transactions"),
+            (EAGER,),
+            # The programs have no commands for these.
+            frozenset({"seek", "latest", "static", "static_crash"}),
+            marks=(pytest.mark.interop,),
+            services=(TRANSACTIONAL,),
+        )
+        for _, program in libraries.TRANSACTIONAL
+    ),
 )
 QUICK: Final = frozenset({"late", "released", "never"})
 
@@ -88,7 +102,7 @@ def cells() -> Iterator[object]:
     """Client, assignor, service, disturbance."""
     for client in CLIENTS:
         for assignor in client.assignors:
-            for service in SERVICES:
+            for service in client.services:
                 for disturbance in DISTURBANCES:
                     pair = f"{service}-{disturbance}"
                     if client.without & {service, disturbance, pair}:
