@@ -122,7 +122,5 @@ async def test_the_account_agrees_with_the_applications(
     async with played(broker, mine, service, assignor) as cell:
         await DISTURBANCES[disturbance](cell)
         assert not await cell.wrong(at_work=at_work)
-        for member in cell.members:
-            if not member.is_gone:
-                await cell.leave(member)
+        at_work |= await cell.end()
         assert not await cell.wrong(at_work=at_work)
