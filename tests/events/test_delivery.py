@@ -575,7 +575,9 @@ def test_a_member_drops_what_it_fetched_without_owning_the_partition(
     """Its old fetch goes on until it learns that the partition is back."""
     play.rebalanced(a=(), b=())
     play.ask(10)
-    play.rebalanced(a=(0,))
+    play.rebalanced(a=(), b=(0,))
+    play.ask(10, on=2)
+    play.rebalanced(a=(0,), b=())
     if is_late:
         play.send(10, 12)
         play.ask(12)

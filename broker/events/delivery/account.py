@@ -367,8 +367,9 @@ class Deliveries:
         before = state.passage
         state.asked(member_id, note.client, note.offset, note.log_start, note.wall_ns)
         begun = state.passage
-        if begun is not before and group.early.pop(key, None) == connection:
+        if begun is not before and group.early.get(key) == connection:
             assert begun is not None
+            del group.early[key]
             begun.droppable = passages.DROPPABLE
         known = self._read_by.setdefault(connection, {})
         known[group.group_id, key] = None
