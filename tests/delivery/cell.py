@@ -269,6 +269,16 @@ class Cell:
         self.workers.idle.append(member.worker)
         changed()
 
+    async def end(self) -> bool:
+        """Closes all members; returns whether one took over from another one.
+
+        That one was sent records, and has closed before it could handle them.
+        """
+        generation = self.group.generation
+        living = [each for each in self.members if not each.is_gone]
+        await asyncio.gather(*map(self.leave, living))
+        return self.group.generation > generation + 1
+
     async def crash(self, member: Member) -> None:
         """Kills its process."""
         await member.worker.stop()

@@ -540,6 +540,27 @@ def test_a_transaction_undoes_what_it_had_not_committed(play: Play) -> None:
     assert play.again == []
 
 
+@pytest.mark.parametrize("partition", [0, 1])
+def test_an_aborted_transaction_is_no_work(play: Play, partition: int) -> None:
+    """The reader goes back to its committed offset, and reads on from there.
+
+    A commit in any partition shows that its group works in transactions.
+    """
+    play.commit("a", 4, producer_id=5, partition=partition)
+    begin = 4 if partition == 0 else 0
+    play.read(begin, 10)
+    assert (play.again, play.account.records) == ([], 10)
+    play.commit("a", 10, producer_id=5)
+    play.read(7, 10)
+    assert play.again == [(7, 10, True, "seek", False)]
+
+
+def test_a_transaction_that_is_aborted_before_any_was_committed(play: Play) -> None:
+    """Nothing shows yet that the reader works in transactions."""
+    play.read(0, 10)
+    assert play.again == [(0, 10, False, "seek", False)]
+
+
 def test_a_cooperative_member_drops_what_it_has_fetched() -> None:
     """A partition stays with it in a rebalance, and it asks for records again."""
     play = Play("cooperative-sticky")
@@ -609,7 +630,9 @@ def test_a_member_drops_what_it_fetched_without_owning_the_partition(
     """Its old fetch goes on until it learns that the partition is back."""
     play.rebalanced(a=(), b=())
     play.ask(10)
-    play.rebalanced(a=(0,))
+    play.rebalanced(a=(), b=(0,))
+    play.ask(10, on=2)
+    play.rebalanced(a=(0,), b=())
     if is_late:
         play.send(10, 12)
         play.ask(12)

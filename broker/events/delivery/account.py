@@ -58,6 +58,7 @@ class GroupDelivery:
         rewound: those of them that no event has told.
         told_uncommitted: records not committed, by the last event.
         loaded: offsets that a coordinator has loaded.
+        is_transactional: whether the last commit was part of a transaction.
         early: by partition, the last connection that asked for it, but not for its
             reader. librdkafka may fetch a partition that it has lost, and drops those
             records when the partition comes back.
@@ -70,6 +71,7 @@ class GroupDelivery:
         self.rewound: list[WentBack] = []
         self.told_uncommitted = 0
         self.loaded: dict[Partition, int] = {}
+        self.is_transactional = False
         self.early: dict[Partition, int] = {}
         # The generation in which a topic was first assigned.
         self._first: dict[str, int] = {}
@@ -95,6 +97,12 @@ class GroupDelivery:
         """The account of a partition that a member reads."""
         self._reads.setdefault(member_id, {})[partition] = None
         return self.of(partition)
+
+    def pace(self, member_id: str) -> Pace:
+        """The commits of a member."""
+        found = self._paces.setdefault(member_id, Pace())
+        found.is_transactional = self.is_transactional
+        return found
 
     def take(self, event: Event, accounts: GroupAccounts) -> None:
         """Handles an event of the group, after its `GroupAccounts` did."""
@@ -147,7 +155,7 @@ class GroupDelivery:
             how = _ENDS.get(kind, passages.REVOKED)
             if kind in _GONE and life is not None and life.how is not None:
                 how = life.how.value
-            pace = self._paces.get(member_id) or Pace()
+            pace = self.pace(member_id)
             each.release(how, int(event["wall_ns"]), rebalance, pace)
             if how == passages.REVOKED:
                 self._revoked.setdefault(member_id, {})[partition] = None
@@ -177,6 +185,7 @@ class GroupDelivery:
         member_id = event.get("member_id") or ""
         wall_ns = int(event["wall_ns"])
         in_transaction = event.get("producer_id") is not None
+        self.is_transactional = in_transaction
         is_admin = (
             not member_id and not in_transaction and (not accounts.membership.present)
         )
@@ -213,7 +222,7 @@ class GroupDelivery:
             self.went_back.append(row)
             self.rewound.append(row)
         if member_id:
-            pace = self._paces.setdefault(member_id, Pace())
+            pace = self.pace(member_id)
             pace.claim(steps, wall_ns, in_rebalance=in_rebalance)
             for partition in late | self._revoked.get(member_id, {}):
                 self.of(partition).committed_late(member_id, wall_ns, pace)
@@ -365,10 +374,18 @@ class Deliveries:
         group.reader(key, member_id)
         state.is_committed = note.is_committed
         before = state.passage
-        state.asked(member_id, note.client, note.offset, note.log_start, note.wall_ns)
+        state.asked(
+            member_id,
+            note.client,
+            note.offset,
+            note.log_start,
+            note.wall_ns,
+            group.pace(member_id),
+        )
         begun = state.passage
-        if begun is not before and group.early.pop(key, None) == connection:
+        if begun is not before and group.early.get(key) == connection:
             assert begun is not None
+            del group.early[key]
             begun.droppable = passages.DROPPABLE
         known = self._read_by.setdefault(connection, {})
         known[group.group_id, key] = None

@@ -85,7 +85,13 @@ class PartitionDelivery:
     # -- notes of fetches
 
     def asked(
-        self, member_id: str, client: Client, offset: int, log_start: int, wall_ns: int
+        self,
+        member_id: str,
+        client: Client,
+        offset: int,
+        log_start: int,
+        wall_ns: int,
+        pace: Pace,
     ) -> None:
         """A member that reads the partition asks for an offset."""
         passage = self.passage
@@ -108,6 +114,8 @@ class PartitionDelivery:
             else:
                 # A seek, or a response that was on its way is thrown away.
                 passage.sent = passage.position
+                if pace.is_transactional:
+                    self._forget(passage, offset)
         stray = self.stray
         if stray is not None and stray[0] == client.connection:
             self.stray = None
@@ -170,11 +178,14 @@ class PartitionDelivery:
     def _drop(self, passage: Passage, offset: int) -> None:
         """The client has dropped records that it had not handed out."""
         passage.droppable = 0
-        dropped = self.seen.within(max(offset, passage.start), passage.position)
-        for first, end, seen in dropped:
+        self._forget(passage, max(offset, passage.start))
+        passage.position = passage.sent = offset
+
+    def _forget(self, passage: Passage, offset: int) -> None:
+        """What the reader has received from an offset on it has not handled."""
+        for first, end, seen in self.seen.within(offset, passage.position):
             if seen == (passage.member_id, False):
                 self.seen.remove(first, end)
-        passage.position = passage.sent = offset
 
     def _begin(
         self, member_id: str, client: Client, offset: int, log_start: int, wall_ns: int
@@ -368,7 +379,6 @@ class PartitionDelivery:
             passage.member_id == member_id or (in_transaction and not member_id)
         ):
             self.received(passage, min(offset, passage.sent), wall_ns)
-            passage.is_transactional |= in_transaction
             step = passage.claim(offset)
         for a, b, seen in self.seen.within(0, offset):
             if not seen.is_handled:
@@ -466,7 +476,7 @@ class PartitionDelivery:
         Its commits alone do not show that: a commit of the close looks like the only
         one of a service that commits rarely, but for the time.
         """
-        if passage.is_transactional:
+        if pace.is_transactional:
             # What a transaction had not committed is undone.
             return passage.done
         is_last = (

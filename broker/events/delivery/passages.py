@@ -108,7 +108,6 @@ class Passage:
         reason: why it received records again, if it does.
         release: its end; None: it goes on.
         claimed: the offset of its last commit.
-        is_transactional: whether its commits are part of transactions.
         is_unread: whether the connection broke before it had read the last response.
         droppable: while above 0, records that it has received may be dropped, and
             asked for again: librdkafka drops what it has fetched ahead of partitions
@@ -125,7 +124,6 @@ class Passage:
     release: Release | None = None
     sent_ns: int = 0
     claimed: int | None = None
-    is_transactional: bool = False
     is_unread: bool = False
     droppable: int = 0
 
@@ -152,9 +150,19 @@ class Pace:
         least, most: the distances of these, before the last commit.
         last: the distance of the last commit.
         last_ns: the time of it.
+        is_transactional: whether its group commits in transactions: an abort undoes
+            what it has not committed.
     """
 
-    __slots__ = ("_is_regular", "claims", "last", "last_ns", "least", "most")
+    __slots__ = (
+        "_is_regular",
+        "claims",
+        "is_transactional",
+        "last",
+        "last_ns",
+        "least",
+        "most",
+    )
 
     def __init__(self) -> None:
         self.claims = 0
@@ -162,6 +170,7 @@ class Pace:
         self.most = 0
         self.last = 0
         self.last_ns = 0
+        self.is_transactional = False
         self._is_regular = False
 
     def claim(self, step: int, wall_ns: int, *, in_rebalance: bool) -> None:
