@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from tests.clients_table.worker import Line, Worker
 
+from kohort.client import ConsumerGroupMetadata, Producer, TopicPartition
 from kohort.control.conditions import ConditionTimeout
 from kohort.control.group import Group
 from kohort.protocol.records import Record, build_batch
@@ -214,6 +215,21 @@ class Cell:
             ]
             log.append_own(build_batch(records), now_ms=0)
             self.ends[index] += count
+
+    async def commit_in_transaction(self) -> None:
+        """Commits the first offsets: the group is known to work in transactions.
+
+        Otherwise a transaction that is aborted before any was committed looks like a
+        seek.
+        """
+        first = {TopicPartition(self.topic, each): 0 for each in range(PARTITIONS)}
+        producer = Producer(
+            bootstrap_servers=self.broker.bootstrap_servers,
+            transactional_id=f"{self.topic}-before",
+        )
+        async with producer, producer.transaction():
+            group = ConsumerGroupMetadata(self.group.group_id, -1, "", None)
+            await producer.send_offsets_to_transaction(first, group)
 
     def delete(self, offset: int) -> None:
         """Deletes the records of each partition below an offset."""
@@ -413,6 +429,8 @@ async def played(
 ) -> AsyncIterator[Cell]:
     """A cell; at the end its members are gone."""
     cell = Cell(broker, workers, service, assignor)
+    if service == TRANSACTIONAL:
+        await cell.commit_in_transaction()
     try:
         yield cell
     finally:

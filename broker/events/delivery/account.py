@@ -185,7 +185,6 @@ class GroupDelivery:
         member_id = event.get("member_id") or ""
         wall_ns = int(event["wall_ns"])
         in_transaction = event.get("producer_id") is not None
-        self.is_transactional = in_transaction
         is_admin = (
             not member_id and not in_transaction and (not accounts.membership.present)
         )
@@ -201,6 +200,9 @@ class GroupDelivery:
                 member_id, offset, wall_ns, in_transaction=in_transaction
             )
             steps += step
+            # kafkajs commits -2 to begin at the earliest offset.
+            if offset >= 0:
+                self.is_transactional = in_transaction
             if before is None:
                 continue
             reason = "transaction" if in_transaction else "commit"
