@@ -161,6 +161,7 @@ class Cell:
         topic: its topic.
         members: all members that ever joined.
         ends: by partition, the offset behind the last record.
+        absent: offsets without a record for readers of committed records.
     """
 
     def __init__(
@@ -175,6 +176,7 @@ class Cell:
         self.group = Group(broker, f"billing-{number}")
         self.members: list[Member] = []
         self.ends = dict.fromkeys(range(PARTITIONS), 0)
+        self.absent: set[Place] = set()
         self._changed = asyncio.Event()
         broker.cluster.create_topic(self.topic, PARTITIONS)
         if service == TRANSACTIONAL:
@@ -199,8 +201,9 @@ class Cell:
         total = 0
         for partition in range(PARTITIONS):
             offsets = [o for p, o in found if p == partition]
-            if offsets:
-                total += max(offsets) - min(offsets) + 1 - len(offsets)
+            for each in range(min(offsets, default=0), max(offsets, default=0)):
+                place = partition, each
+                total += place not in found and place not in self.absent
         return total
 
     # -- verbs
@@ -215,6 +218,29 @@ class Cell:
             ]
             log.append_own(build_batch(records), now_ms=0)
             self.ends[index] += count
+
+    async def produce_in_transactions(self) -> None:
+        """Appends records of transactions to each partition; the last is aborted."""
+        producer = Producer(
+            bootstrap_servers=self.broker.bootstrap_servers,
+            transactional_id=f"{self.topic}-input",
+        )
+        async with producer:
+            for count, is_commit in ((9, True), (5, False), (12, True), (3, False)):
+                await producer.begin_transaction()
+                for partition, end in self.ends.items():
+                    for _ in range(count):
+                        await producer.send_and_wait(
+                            self.topic, b"value", b"key", partition=partition
+                        )
+                    lost = range(end + is_commit * count, end + count + 1)
+                    self.absent |= {(partition, each) for each in lost}
+                    self.ends[partition] = end + count + 1
+                await (
+                    producer.commit_transaction()
+                    if is_commit
+                    else producer.abort_transaction()
+                )
 
     async def commit_in_transaction(self) -> None:
         """Commits the first offsets: the group is known to work in transactions.
@@ -321,6 +347,7 @@ class Cell:
     async def worked(self) -> None:
         """All records are handled, and committed if the service commits."""
         places = {(p, o) for p, end in self.ends.items() for o in range(end)}
+        places -= self.absent
         await self.until("handled everything", lambda: places <= {*self.handled})
         await self.idle()
 

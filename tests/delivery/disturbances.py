@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from tests.delivery.cell import RECORDS, Cell, Member
+from tests.delivery.cell import RECORDS, TRANSACTIONAL, Cell, Member
 
 MANY = 10 * RECORDS
 """Records per partition, so that members are disturbed at work."""
@@ -161,11 +161,26 @@ async def close_at_work(cell: Cell) -> None:
     await cell.closed()
 
 
+async def aborted(cell: Cell) -> None:
+    """The records are those of transactions, and the last ones are aborted."""
+    for name in ("one", "two"):
+        await cell.produce_in_transactions()
+        member = await cell.join(name)
+        await cell.worked()
+        if cell.service in AT_ONCE:
+            await cell.until("lag 0", lambda: not any(cell.group.lag().values()))
+        if name == "one":
+            await cell.leave(member)
+    await cell.closed()
+
+
+AT_ONCE: Final = frozenset({"after", "before", TRANSACTIONAL})
+"""Services that commit each record at once."""
 AT_WORK: Final = frozenset({"join_at_work", "close_at_work"})
 DISTURBANCES: Final[Mapping[str, Callable[[Cell], Awaitable[None]]]] = {
     each.__name__: each
     for each in (
         *(nothing, join, storm, replaced, one_of_two, crash, kick, seek, latest),
-        *(deleted, static, static_crash, join_at_work, close_at_work),
+        *(aborted, deleted, static, static_crash, join_at_work, close_at_work),
     )
 }

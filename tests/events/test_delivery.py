@@ -584,7 +584,8 @@ def test_a_fetch_from_before_the_rebalance(play: Play) -> None:
 @pytest.mark.parametrize("owner", ["a", "b"])
 def test_a_commit_shows_that_the_response_was_used(play: Play, owner: str) -> None:
     """The reader asks for the same records again; or the next owner does."""
-    play.rebalanced(**{"a": (), owner: (0,)})
+    shares: dict[str, Any] = {"a": (), owner: (0,)}
+    play.rebalanced(**shares)
     play.send(10, 13)
     play.commit("a", 11)
     play.commit("a", 12)
