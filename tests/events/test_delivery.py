@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -527,6 +528,30 @@ def test_a_commit_shows_that_a_late_response_was_read() -> None:
     play.rebalanced(a=(), b=(0,))
     play.ask(20, on=2)
     assert (play.skipped, play.again, play.account.records) == ([], [], 20)
+
+
+@pytest.mark.parametrize(
+    ("order", "again"),
+    [("send read join", (0, 20)), ("join send read", (0, 10)), ("send join", (0, 10))],
+)
+def test_a_late_response_that_may_have_been_used(
+    order: str, again: tuple[int, int]
+) -> None:
+    """It was read by a member that had not learnt yet of what it had lost."""
+    play = Play("cooperative-sticky")
+    play.began(a=(0,))
+    play.read(0, 10)
+    play.rebalanced(a=(), b=())
+    steps: dict[str, Callable[[], None]] = {
+        "send": lambda: play.send(10, 20),
+        "read": lambda: play.ask(20),
+        "join": lambda: play.join("a"),
+    }
+    for step in order.split():
+        steps[step]()
+    play.rebalanced(a=(), b=(0,))
+    play.read(0, 20, on=2)
+    assert play.again == [(*again, False, "rebalance", False)]
 
 
 def test_a_transaction_undoes_what_it_had_not_committed(play: Play) -> None:

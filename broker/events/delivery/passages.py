@@ -105,6 +105,7 @@ class Passage:
         sent_ns: when the last records were sent.
         reason: why it received records again, if it does.
         release: its end; None: it goes on.
+        has_learnt: whether the member knows of that.
         claimed: the offset of its last commit.
         is_transactional: whether its commits are part of transactions.
         is_unread: whether the connection broke before it had read the last response.
@@ -120,6 +121,7 @@ class Passage:
     sent: int
     reason: str
     release: Release | None = None
+    has_learnt: bool = False
     sent_ns: int = 0
     claimed: int | None = None
     is_transactional: bool = False
