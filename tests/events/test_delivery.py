@@ -585,6 +585,40 @@ def test_a_fetch_from_before_the_rebalance(play: Play) -> None:
     assert (play.skipped, play.again, play.account.records) == ([], [], 12)
 
 
+@pytest.mark.parametrize("owner", ["a", "b"])
+def test_a_commit_shows_that_the_response_was_used(play: Play, owner: str) -> None:
+    """The reader asks for the same records again; or the next owner does."""
+    play.rebalanced(**{"a": (), owner: (0,)})
+    play.send(10, 13)
+    play.commit("a", 11)
+    play.commit("a", 12)
+    play.read(11, 13, on=1 if owner == "a" else 2)
+    assert (play.skipped, play.account.records) == ([], 13)
+    assert play.again == [(11, 12, True, "rebalance", False)]
+
+
+def test_the_response_was_used_although_others_had_the_records(play: Play) -> None:
+    """A former owner commits what the new one has received."""
+    play.rebalanced(a=(), b=(0,))
+    play.send(10, 12)
+    play.read(10, 12, on=2)
+    play.commit("a", 12)
+    assert play.again == [(10, 12, False, "rebalance", False)]
+
+
+def test_a_response_with_an_error_is_dropped(play: Play) -> None:
+    """Another partition was out of range: kafkajs asks for all of them again."""
+    play.rebalanced(a=(0, 1))
+    for partition in (0, 1):
+        play.ask(10, partition=partition)
+    play.send(10, 12)
+    play.note(OutOfRange(Client("app", "/h", 1), "t", 1, 10, 20, 0))
+    play.read(10, 12)
+    assert play.again == []
+    play.read(10, 12)
+    assert play.again == [(10, 12, False, "seek", False)]
+
+
 def test_a_fetch_from_before_the_rebalance_that_is_dropped(play: Play) -> None:
     """Other clients ask for the same records again."""
     play.rebalanced(a=(0,))

@@ -407,6 +407,11 @@ class Deliveries:
         key = note.topic, note.partition
         for group, _ in self._readers(note.client, key):
             group.of(key).out_of_range()
+        for group_id, partition in self._read_by.get(note.client.connection or 0, ()):
+            group = self.groups.get(group_id)
+            found = None if group is None else group.partitions.get(partition)
+            if found is not None and found.passage is not None and partition != key:
+                found.passage.droppable = passages.DROPPABLE_ON_ERROR
 
     def _read(self, note: Read) -> None:
         self._confirm(note.client, note.wall_ns, was_read=True)

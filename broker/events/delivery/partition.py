@@ -109,9 +109,10 @@ class PartitionDelivery:
             else:
                 # A seek, or a response that was on its way is thrown away.
                 passage.sent = passage.position
-        if self.stray is not None:
-            stray, self.stray = self.stray, None
-            if (stray[0], stray[2]) == (client.connection, offset):
+        stray = self.stray
+        if stray is not None and stray[0] == client.connection:
+            self.stray = None
+            if stray[2] == offset:
                 # It was read, after all.
                 self._begin(member_id, client, stray[1], log_start, wall_ns)
                 assert self.passage is not None
@@ -119,6 +120,22 @@ class PartitionDelivery:
                 self.passage.sent = offset
                 return
         self._begin(member_id, client, offset, log_start, wall_ns)
+
+    def _use_stray(self, member_id: str, offset: int, wall_ns: int) -> None:
+        """Notes that a member commits what only a stray response has sent to it."""
+        stray, passage = self.stray, self.passage
+        if (
+            stray is None
+            or passage is None
+            or not member_id
+            or offset <= stray[1]
+            or (passage.member_id == member_id and passage.release is None)
+        ):
+            return
+        connection, first, end = stray
+        used = Passage(member_id, passage.client, first, first, end, "rebalance")
+        self.received(used, min(offset, end), wall_ns)
+        self.stray = None if offset >= end else (connection, offset, end)
 
     def is_read_by_another(
         self, connection: int, offset: int, readers: Container[int]
@@ -344,6 +361,7 @@ class PartitionDelivery:
         Returns:
             The distance from its commit before, in offsets.
         """
+        self._use_stray(member_id, offset, wall_ns)
         passage = self.passage
         step = 0
         if passage is not None and (

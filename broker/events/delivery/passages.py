@@ -17,6 +17,8 @@ STEADY: Final = 3
 """Commits of a member from which its steps are known."""
 DROPPABLE: Final = 3
 """Responses after a rebalance from which on a client drops nothing because of it."""
+DROPPABLE_ON_ERROR: Final = 2
+"""The same, of the response with an error: kafkajs drops its other partitions."""
 
 PAUSED: Final = "paused"
 REVOKED: Final = "revoked"
@@ -111,7 +113,8 @@ class Passage:
         is_unread: whether the connection broke before it had read the last response.
         droppable: while above 0, records that it has received may be dropped, and
             asked for again: librdkafka drops what it has fetched ahead of partitions
-            that a cooperative rebalance leaves to it.
+            that a cooperative rebalance leaves to it, kafkajs a response with an error
+            for another partition.
     """
 
     member_id: str
