@@ -133,8 +133,9 @@ class PartitionDelivery:
         ):
             return
         connection, first, end = stray
-        used = Passage(member_id, passage.client, first, first, end, "rebalance")
-        self.received(used, min(offset, end), wall_ns)
+        if passage.member_id != member_id or passage.sent < end:
+            used = Passage(member_id, passage.client, first, first, end, "rebalance")
+            self.received(used, min(offset, end), wall_ns)
         self.stray = None if offset >= end else (connection, offset, end)
 
     def is_read_by_another(
