@@ -318,7 +318,13 @@ class Cell:
         return await self.group.delivery(timeout_s=LIMIT_S)
 
     async def _received(self, many: int) -> None:
-        await self.until("received", lambda: self.group.peek_delivery().records >= many)
+        """Nor has an application something to handle that was sent again."""
+
+        def holds() -> bool:
+            found = self.group.peek_delivery()
+            return found.records >= many and found.again_certain <= self.again
+
+        await self.until("received", holds)
 
     async def wrong(self, *, at_work: bool) -> list[str]:
         """Compares the two accounts.
