@@ -597,6 +597,15 @@ def test_a_commit_shows_that_the_response_was_used(play: Play, owner: str) -> No
     assert play.again == [(11, 12, True, "rebalance", False)]
 
 
+def test_a_response_from_before_the_rebalance_counts_once(play: Play) -> None:
+    """A commit shows that it was used, and then the next Fetch."""
+    play.rebalanced(a=(0,))
+    play.send(10, 13)
+    play.commit("a", 12)
+    play.ask(13)
+    assert (play.skipped, play.again, play.account.records) == ([], [], 13)
+
+
 def test_the_response_was_used_although_others_had_the_records(play: Play) -> None:
     """A former owner commits what the new one has received."""
     play.rebalanced(a=(), b=(0,))
