@@ -47,6 +47,8 @@ CONFIG = {
     "group.min.session.timeout.ms": 100,
     "offsets.topic.num.partitions": 1,
     "auto.create.topics.enable": False,
+    # The records have no time, and are deleted otherwise when 5 minutes have passed.
+    "log.retention.ms": -1,
 }
 _numbers = itertools.count(1)
 
