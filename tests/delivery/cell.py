@@ -52,6 +52,8 @@ CONFIG = {
     "group.min.session.timeout.ms": 100,
     "offsets.topic.num.partitions": 1,
     "auto.create.topics.enable": False,
+    # The records have no time, and are deleted otherwise when 5 minutes have passed.
+    "log.retention.ms": -1,
 }
 _numbers = itertools.count(1)
 
@@ -340,7 +342,8 @@ class Cell:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise AssertionError(f"not within {LIMIT_S} s: {what}; {self}") from None
+            text = f"not within {LIMIT_S} s: {what}; {self}\n{self.seen_by_broker}"
+            raise AssertionError(text) from None
         finally:
             accounting.unlisten(self._changed.set)
 
@@ -426,6 +429,17 @@ class Cell:
             found.append(str(self))
         return found
 
+    @property
+    def seen_by_broker(self) -> str:
+        """The group, and the reader of each partition."""
+        group = self.group
+        accounting = self.broker.events.accounting
+        assert accounting is not None
+        found = accounting.deliveries.of(group.group_id).partitions
+        rows = [f"{key[1]}: {state.passage}" for key, state in sorted(found.items())]
+        head = f"{group.state}, generation {group.generation}, {group.assignment()}"
+        return "\n".join([head, *rows])
+
     def __str__(self) -> str:
         """Its members, and what they handled."""
         rows = []
@@ -434,7 +448,7 @@ class Cell:
             rows += [
                 f"  {line.event}"
                 for line in each.lines
-                if line.kind in {"note", "error"}
+                if line.kind in {"note", "error", "owns"}
             ]
         return "\n".join(rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -529,6 +530,30 @@ def test_a_commit_shows_that_a_late_response_was_read() -> None:
     assert (play.skipped, play.again, play.account.records) == ([], [], 20)
 
 
+@pytest.mark.parametrize(
+    ("order", "again"),
+    [("send read join", (0, 20)), ("join send read", (0, 10)), ("send join", (0, 10))],
+)
+def test_a_late_response_that_may_have_been_used(
+    order: str, again: tuple[int, int]
+) -> None:
+    """It was read by a member that had not learnt yet of what it had lost."""
+    play = Play("cooperative-sticky")
+    play.began(a=(0,))
+    play.read(0, 10)
+    play.rebalanced(a=(), b=())
+    steps: dict[str, Callable[[], None]] = {
+        "send": lambda: play.send(10, 20),
+        "read": lambda: play.ask(20),
+        "join": lambda: play.join("a"),
+    }
+    for step in order.split():
+        steps[step]()
+    play.rebalanced(a=(), b=(0,))
+    play.read(0, 20, on=2)
+    assert play.again == [(*again, False, "rebalance", False)]
+
+
 def test_a_transaction_undoes_what_it_had_not_committed(play: Play) -> None:
     """Also after a crash."""
     play.commit("a", 4, producer_id=5)
@@ -592,6 +617,15 @@ def test_a_commit_shows_that_the_response_was_used(play: Play, owner: str) -> No
     play.read(11, 13, on=1 if owner == "a" else 2)
     assert (play.skipped, play.account.records) == ([], 13)
     assert play.again == [(11, 12, True, "rebalance", False)]
+
+
+def test_a_response_from_before_the_rebalance_counts_once(play: Play) -> None:
+    """A commit shows that it was used, and then the next Fetch."""
+    play.rebalanced(a=(0,))
+    play.send(10, 13)
+    play.commit("a", 12)
+    play.ask(13)
+    assert (play.skipped, play.again, play.account.records) == ([], [], 13)
 
 
 def test_the_response_was_used_although_others_had_the_records(play: Play) -> None:

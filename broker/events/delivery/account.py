@@ -118,10 +118,18 @@ class GroupDelivery:
                     self.partitions[each].forget_commit()
         elif kind in _ENDS or kind in _GONE:
             if kind == "member_joined":
-                self._revoked.pop(event["member_id"], None)
+                self._learnt(event["member_id"])
             self._reconcile(event, accounts)
             if kind == "partitions_changed":
                 self._note_late(event)
+
+    def _learnt(self, member_id: str) -> None:
+        """A member joins: it knows of the partitions that it has lost."""
+        for each in self._revoked.pop(member_id, ()):
+            state = self.partitions.get(each)
+            passage = None if state is None else state.passage
+            if passage is not None and passage.member_id == member_id:
+                passage.has_learnt = passage.release is not None
 
     def _reconcile(self, event: Event, accounts: GroupAccounts) -> None:
         """Ends the passages of members that read their partitions no more."""

@@ -13,6 +13,7 @@ from kohort.broker.events.delivery.passages import (
     MOST_ROWS,
     ORDERLY,
     REPLACED,
+    REVOKED,
     Gap,
     Pace,
     Passage,
@@ -275,7 +276,7 @@ class PartitionDelivery:
         """Notes a response to a connection that is not the present reader's.
 
         If it was the last one's, its member may not know that it has lost the
-        partition: a commit shows whether it has read the response.
+        partition, and use the response.
         """
         self.stray = client.connection, offset, end
         passage = self.passage
@@ -333,7 +334,7 @@ class PartitionDelivery:
     def confirm(self, client: Client, *, was_read: bool, wall_ns: int) -> None:
         """The connection has sent another request, or ended without one."""
         passage = self.passage
-        if passage is None or passage.release is not None or passage.client != client:
+        if passage is None or passage.has_learnt or passage.client != client:
             return
         if was_read:
             self.received(passage, passage.sent, wall_ns)
@@ -431,6 +432,7 @@ class PartitionDelivery:
             after_departure,
         )
         passage.release = release
+        passage.has_learnt = how != REVOKED
         self.releases.append(release)
         if back is not None:
             self._give_back(passage, release, back)
@@ -499,6 +501,7 @@ class PartitionDelivery:
         # A later commit may show that it has handled them after all.
         passage.position = max(passage.start, min(passage.position, offset))
         release.gave_back = True
+        passage.has_learnt = True
 
     # -- reading the account
 

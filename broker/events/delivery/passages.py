@@ -107,6 +107,7 @@ class Passage:
         sent_ns: when the last records were sent.
         reason: why it received records again, if it does.
         release: its end; None: it goes on.
+        has_learnt: whether the member knows of that.
         claimed: the offset of its last commit.
         is_unread: whether the connection broke before it had read the last response.
         droppable: while above 0, records that it has received may be dropped, and
@@ -122,6 +123,7 @@ class Passage:
     sent: int
     reason: str
     release: Release | None = None
+    has_learnt: bool = False
     sent_ns: int = 0
     claimed: int | None = None
     is_unread: bool = False
