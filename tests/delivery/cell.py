@@ -164,6 +164,8 @@ class Cell:
         members: all members that ever joined.
         ends: by partition, the offset behind the last record.
         absent: offsets without a record for readers of committed records.
+        took_over: whether a member was assigned partitions at the end of the cell: it
+            may have been sent records, and have closed before it could handle them.
     """
 
     def __init__(
@@ -179,6 +181,7 @@ class Cell:
         self.members: list[Member] = []
         self.ends = dict.fromkeys(range(PARTITIONS), 0)
         self.absent: set[Place] = set()
+        self.took_over = False
         self._changed = asyncio.Event()
         broker.cluster.create_topic(self.topic, PARTITIONS)
         if service == TRANSACTIONAL:
@@ -313,15 +316,12 @@ class Cell:
         self.workers.idle.append(member.worker)
         changed()
 
-    async def end(self) -> bool:
-        """Closes all members; returns whether one took over from another one.
-
-        That one was sent records, and has closed before it could handle them.
-        """
+    async def end(self) -> None:
+        """Closes all members."""
         generation = self.group.generation
         living = [each for each in self.members if not each.is_gone]
         await asyncio.gather(*map(self.leave, living))
-        return self.group.generation > generation + 1
+        self.took_over = self.group.generation > generation + 1
 
     async def crash(self, member: Member) -> None:
         """Kills its process."""
@@ -417,9 +417,14 @@ class Cell:
             return [f"not settled: {error}"]
         certain, possible = account.again_certain, account.again_possible
         found = []
-        if not certain <= self.again <= certain + possible:
+        if self.again > certain + possible:
             found.append(f"handled again: {self.again}")
-        is_exact = not at_work or (self.service in CAREFUL and not self.again)
+        # One that is disturbed may not handle what it is sent again; the last one does.
+        once = self._certain(account) - {p for p, n in self.handled.items() if n > 1}
+        if once and not self.took_over:
+            found.append(f"handled once: {_runs(sorted(once))}")
+        is_exact = not (at_work or self.took_over)
+        is_exact |= self.service in CAREFUL and not self.again
         if is_exact and self.again != certain + possible:
             found.append(f"handled again, exactly: {self.again}")
         if self.skipped != account.skipped_records:
@@ -439,6 +444,14 @@ class Cell:
         rows = [f"{key[1]}: {state.passage}" for key, state in sorted(found.items())]
         head = f"{group.state}, generation {group.generation}, {group.assignment()}"
         return "\n".join([head, *rows])
+
+    def _certain(self, account: Delivery) -> set[Place]:
+        return {
+            (row.partition, offset)
+            for row in account.again
+            if row.is_certain
+            for offset in range(row.first, row.end)
+        }
 
     def __str__(self) -> str:
         """Its members, and what they handled."""

@@ -9,6 +9,10 @@ from tests.delivery.cell import RECORDS, TRANSACTIONAL, Cell, Member
 
 MANY = 10 * RECORDS
 """Records per partition, so that members are disturbed at work."""
+SESSION_MS = 6_000
+"""Session timeout of members that are disturbed at work. If a commit is refused,
+aiokafka joins anew without its member id; until that member's session has expired, the
+group waits for it."""
 BACK = 3
 """The offset to which `seek` goes back."""
 
@@ -24,7 +28,7 @@ async def worker(cell: Cell, **words: object) -> Member:
 async def busy(cell: Cell) -> Member:
     """A member that has handled a part of its records."""
     cell.produce(MANY)
-    member = await cell.join("one")
+    member = await cell.join("one", session=SESSION_MS)
     await cell.until("begun", lambda: len(member.handled) > 3 * RECORDS)
     return member
 
@@ -148,7 +152,7 @@ async def static_crash(cell: Cell) -> None:
 async def join_at_work(cell: Cell) -> None:
     """A second member joins while the first one is at work."""
     await busy(cell)
-    await cell.join("two")
+    await cell.join("two", session=SESSION_MS)
     await cell.stable(2)
     await cell.closed()
 

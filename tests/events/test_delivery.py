@@ -402,6 +402,42 @@ def test_out_of_range_to_the_earliest(play: Play) -> None:
     assert play.again == [(0, 10, True, "out_of_range", False)]
 
 
+def test_a_member_that_forgot_its_id_commits_in_vain(play: Play) -> None:
+    """The connection tells. It goes on with the records that it has."""
+    for offset in (2, 4, 6):
+        play.commit("a", offset)
+    play.event("member_joined", "a", connection=9, protocols=["range"], topics=["t"])
+    offsets = [{"topic": "t", "partition": 0, "offset": 8}]
+    play.event("commit_refused", "", connection=9, offsets=offsets)
+    play.rebalanced(a=(), b=(0,))
+    play.read(6, 10, on=2)
+    assert play.again == [
+        (6, 8, True, "commit_refused", False),
+        (8, 10, False, "commit_refused", False),
+    ]
+
+
+def test_a_member_goes_on_with_its_records_after_it_has_joined_again() -> None:
+    """It commits as ever, and gets the same records once more."""
+    play = Play()
+    play.began(a=(0,))
+    play.read(0, 50)
+    for offset in (7, 14, 21, 28):
+        play.commit("a", offset)
+    play.start("requested", "a")
+    play.join("a")
+    play.commit("a", 35)
+    play.assign(a=(0,))
+    play.ask(28)
+    play.send(28, 50)
+    play.commit("a", 42)
+    play.ask(50)
+    assert play.again == [
+        (28, 35, True, "rebalance", False),
+        (35, 50, False, "rebalance", False),
+    ]
+
+
 # -- given back
 
 
@@ -609,8 +645,8 @@ def test_a_fetch_from_before_the_rebalance(play: Play) -> None:
 @pytest.mark.parametrize("owner", ["a", "b"])
 def test_a_commit_shows_that_the_response_was_used(play: Play, owner: str) -> None:
     """The reader asks for the same records again; or the next owner does."""
-    shares: dict[str, Any] = {"a": (), owner: (0,)}
-    play.rebalanced(**shares)
+    shares: dict[str, tuple[int, ...]] = {"a": (), owner: (0,)}
+    play.rebalanced("g", **shares)
     play.send(10, 13)
     play.commit("a", 11)
     play.commit("a", 12)

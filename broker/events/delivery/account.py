@@ -108,10 +108,7 @@ class GroupDelivery:
         """Handles an event of the group, after its `GroupAccounts` did."""
         kind = event["kind"]
         if kind == "commit_refused":
-            for row in event["offsets"]:
-                found = self.partitions.get((row["topic"], row["partition"]))
-                if found is not None and event.get("member_id"):
-                    found.refused(event["member_id"], row["offset"], event["wall_ns"])
+            self._refused(event, accounts)
         elif kind in {"offsets_deleted", "offsets_expired"}:
             for each in partitions(event.get("deleted") or event.get("expired")):
                 if each in self.partitions:
@@ -122,6 +119,17 @@ class GroupDelivery:
             self._reconcile(event, accounts)
             if kind == "partitions_changed":
                 self._note_late(event)
+
+    def _refused(self, event: Event, accounts: GroupAccounts) -> None:
+        # aiokafka forgets its member id before it has committed everything.
+        sender = accounts.membership.connections.get(event.get("connection") or 0)
+        member_id = event.get("member_id") or sender
+        for row in event["offsets"]:
+            found = self.partitions.get((row["topic"], row["partition"]))
+            if found is not None and member_id:
+                pace = self._paces.get(member_id) or Pace()
+                pace.is_transactional = self.is_transactional
+                found.refused(member_id, row["offset"], event["wall_ns"], pace)
 
     def _learnt(self, member_id: str) -> None:
         """A member joins: it knows of the partitions that it has lost."""
@@ -425,11 +433,11 @@ class Deliveries:
         key = note.topic, note.partition
         for group, _ in self._readers(note.client, key):
             group.of(key).out_of_range()
-        for group_id, other in self._read_by.get(note.client.connection or 0, ()):
-            account = self.groups.get(group_id)
-            state = None if account is None else account.partitions.get(other)
-            if other != key and state is not None and state.passage is not None:
-                state.passage.droppable = passages.DROPPABLE_ON_ERROR
+        for group_id, partition in self._read_by.get(note.client.connection or 0, ()):
+            read = self.groups.get(group_id)
+            found = None if read is None else read.partitions.get(partition)
+            if found is not None and found.passage is not None and partition != key:
+                found.passage.droppable = passages.DROPPABLE_ON_ERROR
 
     def _read(self, note: Read) -> None:
         self._confirm(note.client, note.wall_ns, was_read=True)

@@ -12,6 +12,7 @@ from kohort.broker.events.delivery.passages import (
     LEFT,
     MOST_ROWS,
     ORDERLY,
+    PAUSED,
     REPLACED,
     REVOKED,
     Gap,
@@ -386,10 +387,10 @@ class PartitionDelivery:
                 self.seen.set(a, b, seen._replace(is_handled=True))
         return step
 
-    def refused(self, member_id: str, offset: int, wall_ns: int) -> None:
+    def refused(self, member_id: str, offset: int, wall_ns: int, pace: Pace) -> None:
         """A commit was refused: what it declares was handled nevertheless."""
         self.claim(member_id, offset, wall_ns)
-        self.committed_late(member_id, wall_ns, None)
+        self.committed_late(member_id, wall_ns, pace, was_refused=True)
         if self.committed is None or offset > self.committed:
             self._blame = "commit_refused"
 
@@ -437,7 +438,9 @@ class PartitionDelivery:
         if back is not None:
             self._give_back(passage, release, back)
 
-    def committed_late(self, member_id: str, wall_ns: int, pace: Pace | None) -> None:
+    def committed_late(
+        self, member_id: str, wall_ns: int, pace: Pace, *, was_refused: bool = False
+    ) -> None:
         """A member has committed after a rebalance took the partition from it.
 
         A cooperative one learns of that from its response to SyncGroup, and may be in
@@ -446,7 +449,8 @@ class PartitionDelivery:
         Args:
             member_id: the member.
             wall_ns: when, by the machine's clock.
-            pace: its pace, with this commit; None: it goes on no more.
+            pace: its pace, with this commit if it was accepted.
+            was_refused: whether the commit was refused.
         """
         passage = self.passage
         if passage is None or passage.member_id != member_id:
@@ -454,10 +458,13 @@ class PartitionDelivery:
         release = passage.release
         if release is None or release.how not in IN_REBALANCE:
             return
-        back: int | None = passage.done
-        if pace is not None:
-            how = release.how
-            back = self._given_back_from(passage, how, wall_ns, wall_ns, pace)
+        back = self._given_back_from(passage, release.how, wall_ns, wall_ns, pace)
+        is_usual = pace.step is not None if was_refused else pace.is_usual
+        if release.how == PAUSED and is_usual and not pace.is_transactional:
+            # It had joined already, and goes on with the records that it has.
+            back = None
+        elif was_refused and back is None:
+            back = passage.done
         self._stop(passage, back, wall_ns)
         release.committed = self.committed
         release.received = max(release.received, passage.position)
