@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from tests.clients_table.worker import Line, Worker
 
+from kohort.client import ConsumerGroupMetadata, Producer, TopicPartition
 from kohort.control.conditions import ConditionTimeout
 from kohort.control.group import Group
 from kohort.protocol.records import Record, build_batch
@@ -39,6 +40,10 @@ RECORDS = 20
 """Records per partition: enough for two commits of a service that commits `late`, and
 some more. After a single one, a close cannot be told from a commit of the close."""
 LATE = 7
+TRANSACTIONAL = "transactional"
+"""The service that handles records in transactions, and commits its offsets in them:
+`tests/interop/workers/transacting.py`."""
+ABORT_EVERY = 3
 LIMIT_S = 60.0
 CAREFUL = frozenset({"released", "auto"})
 """Services that commit when they have to stop."""
@@ -47,6 +52,8 @@ CONFIG = {
     "group.min.session.timeout.ms": 100,
     "offsets.topic.num.partitions": 1,
     "auto.create.topics.enable": False,
+    # The records have no time, and are deleted otherwise when 5 minutes have passed.
+    "log.retention.ms": -1,
 }
 _numbers = itertools.count(1)
 
@@ -113,8 +120,25 @@ class Member:
         ]
 
     @property
+    def done(self) -> list[Place]:
+        """Those whose handling counts: an aborted transaction undoes it."""
+        if self.service != TRANSACTIONAL:
+            return self.handled
+        done: list[Place] = []
+        begun: list[Place] = []
+        for line in self.lines:
+            if line.kind == "consumed":
+                begun = [(int(row[0]), int(row[1])) for row in line.event["records"]]
+            elif line.kind == "ended" and line.event["is_commit"]:
+                done += begun
+        return done
+
+    @property
     def is_idle(self) -> bool:
         """Whether it has committed what its service commits."""
+        if self.service == TRANSACTIONAL:
+            kinds = [line.kind for line in self.lines if line.kind != "ready"]
+            return not kinds or kinds[-1] != "consumed"
         commits = [line for line in self.lines if line.kind == "committed"]
         if self.service == "late":
             # A partition may have been revoked in the middle of a batch.
@@ -139,6 +163,9 @@ class Cell:
         topic: its topic.
         members: all members that ever joined.
         ends: by partition, the offset behind the last record.
+        absent: offsets without a record for readers of committed records.
+        took_over: whether a member was assigned partitions at the end of the cell: it
+            may have been sent records, and have closed before it could handle them.
     """
 
     def __init__(
@@ -153,15 +180,19 @@ class Cell:
         self.group = Group(broker, f"billing-{number}")
         self.members: list[Member] = []
         self.ends = dict.fromkeys(range(PARTITIONS), 0)
+        self.absent: set[Place] = set()
+        self.took_over = False
         self._changed = asyncio.Event()
         broker.cluster.create_topic(self.topic, PARTITIONS)
+        if service == TRANSACTIONAL:
+            broker.cluster.create_topic(f"{self.topic}-out", 1)
 
     # -- the application's account
 
     @property
     def handled(self) -> Counter[Place]:
         """How often each record was handled."""
-        return Counter(place for each in self.members for place in each.handled)
+        return Counter(place for each in self.members for place in each.done)
 
     @property
     def again(self) -> int:
@@ -175,8 +206,9 @@ class Cell:
         total = 0
         for partition in range(PARTITIONS):
             offsets = [o for p, o in found if p == partition]
-            if offsets:
-                total += max(offsets) - min(offsets) + 1 - len(offsets)
+            for each in range(min(offsets, default=0), max(offsets, default=0)):
+                place = partition, each
+                total += place not in found and place not in self.absent
         return total
 
     # -- verbs
@@ -191,6 +223,44 @@ class Cell:
             ]
             log.append_own(build_batch(records), now_ms=0)
             self.ends[index] += count
+
+    async def produce_in_transactions(self) -> None:
+        """Appends records of transactions to each partition; the last is aborted."""
+        producer = Producer(
+            bootstrap_servers=self.broker.bootstrap_servers,
+            transactional_id=f"{self.topic}-input",
+        )
+        async with producer:
+            for count, is_commit in ((9, True), (5, False), (12, True), (3, False)):
+                await producer.begin_transaction()
+                for partition, end in self.ends.items():
+                    for _ in range(count):
+                        await producer.send_and_wait(
+                            self.topic, b"value", b"key", partition=partition
+                        )
+                    lost = range(end + is_commit * count, end + count + 1)
+                    self.absent |= {(partition, each) for each in lost}
+                    self.ends[partition] = end + count + 1
+                await (
+                    producer.commit_transaction()
+                    if is_commit
+                    else producer.abort_transaction()
+                )
+
+    async def commit_in_transaction(self) -> None:
+        """Commits the first offsets: the group is known to work in transactions.
+
+        Otherwise a transaction that is aborted before any was committed looks like a
+        seek.
+        """
+        first = {TopicPartition(self.topic, each): 0 for each in range(PARTITIONS)}
+        producer = Producer(
+            bootstrap_servers=self.broker.bootstrap_servers,
+            transactional_id=f"{self.topic}-before",
+        )
+        async with producer, producer.transaction():
+            group = ConsumerGroupMetadata(self.group.group_id, -1, "", None)
+            await producer.send_offsets_to_transaction(first, group)
 
     def delete(self, offset: int) -> None:
         """Deletes the records of each partition below an offset."""
@@ -215,14 +285,20 @@ class Cell:
         member = Member(name, worker, self.service)
         self.members.append(member)
         words.setdefault("session", 30_000)
+        words |= {
+            "bootstrap": self.broker.bootstrap_servers,
+            "topic": self.topic,
+            "group": self.group.group_id,
+            "client": name,
+            "heartbeat": 50,
+        }
+        if self.service == TRANSACTIONAL:
+            out = f"{self.topic}-out"
+            worker.send("transform", out=out, abort=ABORT_EVERY, **words)
+            return member
         worker.send(
             "join",
-            bootstrap=self.broker.bootstrap_servers,
-            topic=self.topic,
-            group=self.group.group_id,
-            client=name,
             assignor=self.assignor,
-            heartbeat=50,
             service=self.service,
             **({} if self.workers.library.name == "kafka-python" else {"plain": 1}),
             **words,
@@ -239,6 +315,13 @@ class Cell:
         member.close()
         self.workers.idle.append(member.worker)
         changed()
+
+    async def end(self) -> None:
+        """Closes all members."""
+        generation = self.group.generation
+        living = [each for each in self.members if not each.is_gone]
+        await asyncio.gather(*map(self.leave, living))
+        self.took_over = self.group.generation > generation + 1
 
     async def crash(self, member: Member) -> None:
         """Kills its process."""
@@ -259,13 +342,15 @@ class Cell:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise AssertionError(f"not within {LIMIT_S} s: {what}; {self}") from None
+            text = f"not within {LIMIT_S} s: {what}; {self}\n{self.seen_by_broker}"
+            raise AssertionError(text) from None
         finally:
             accounting.unlisten(self._changed.set)
 
     async def worked(self) -> None:
         """All records are handled, and committed if the service commits."""
         places = {(p, o) for p, end in self.ends.items() for o in range(end)}
+        places -= self.absent
         await self.until("handled everything", lambda: places <= {*self.handled})
         await self.idle()
 
@@ -307,7 +392,13 @@ class Cell:
         return await self.group.delivery(timeout_s=LIMIT_S)
 
     async def _received(self, many: int) -> None:
-        await self.until("received", lambda: self.group.peek_delivery().records >= many)
+        """The account has them, and an application what was certainly sent again."""
+
+        def holds() -> bool:
+            found = self.group.peek_delivery()
+            return found.records >= many and found.again_certain <= self.again
+
+        await self.until("received", holds)
 
     async def wrong(self, *, at_work: bool) -> list[str]:
         """Compares the two accounts.
@@ -326,9 +417,14 @@ class Cell:
             return [f"not settled: {error}"]
         certain, possible = account.again_certain, account.again_possible
         found = []
-        if not certain <= self.again <= certain + possible:
+        if self.again > certain + possible:
             found.append(f"handled again: {self.again}")
-        is_exact = not at_work or (self.service in CAREFUL and not self.again)
+        # One that is disturbed may not handle what it is sent again; the last one does.
+        once = self._certain(account) - {p for p, n in self.handled.items() if n > 1}
+        if once and not self.took_over:
+            found.append(f"handled once: {_runs(sorted(once))}")
+        is_exact = not (at_work or self.took_over)
+        is_exact |= self.service in CAREFUL and not self.again
         if is_exact and self.again != certain + possible:
             found.append(f"handled again, exactly: {self.again}")
         if self.skipped != account.skipped_records:
@@ -338,6 +434,25 @@ class Cell:
             found.append(str(self))
         return found
 
+    @property
+    def seen_by_broker(self) -> str:
+        """The group, and the reader of each partition."""
+        group = self.group
+        accounting = self.broker.events.accounting
+        assert accounting is not None
+        found = accounting.deliveries.of(group.group_id).partitions
+        rows = [f"{key[1]}: {state.passage}" for key, state in sorted(found.items())]
+        head = f"{group.state}, generation {group.generation}, {group.assignment()}"
+        return "\n".join([head, *rows])
+
+    def _certain(self, account: Delivery) -> set[Place]:
+        return {
+            (row.partition, offset)
+            for row in account.again
+            if row.is_certain
+            for offset in range(row.first, row.end)
+        }
+
     def __str__(self) -> str:
         """Its members, and what they handled."""
         rows = []
@@ -346,7 +461,7 @@ class Cell:
             rows += [
                 f"  {line.event}"
                 for line in each.lines
-                if line.kind in {"note", "error"}
+                if line.kind in {"note", "error", "owns"}
             ]
         return "\n".join(rows)
 
@@ -368,6 +483,8 @@ async def played(
 ) -> AsyncIterator[Cell]:
     """A cell; at the end its members are gone."""
     cell = Cell(broker, workers, service, assignor)
+    if service == TRANSACTIONAL:
+        await cell.commit_in_transaction()
     try:
         yield cell
     finally:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from tests.delivery.cell import RECORDS, Cell, Member
+from tests.delivery.cell import RECORDS, TRANSACTIONAL, Cell, Member
 
 MANY = 10 * RECORDS
 """Records per partition, so that members are disturbed at work."""
+SESSION_MS = 6_000
+"""Session timeout of members that are disturbed at work. If a commit is refused,
+aiokafka joins anew without its member id; until that member's session has expired, the
+group waits for it."""
 BACK = 3
 """The offset to which `seek` goes back."""
 
@@ -24,7 +28,7 @@ async def worker(cell: Cell, **words: object) -> Member:
 async def busy(cell: Cell) -> Member:
     """A member that has handled a part of its records."""
     cell.produce(MANY)
-    member = await cell.join("one")
+    member = await cell.join("one", session=SESSION_MS)
     await cell.until("begun", lambda: len(member.handled) > 3 * RECORDS)
     return member
 
@@ -148,7 +152,7 @@ async def static_crash(cell: Cell) -> None:
 async def join_at_work(cell: Cell) -> None:
     """A second member joins while the first one is at work."""
     await busy(cell)
-    await cell.join("two")
+    await cell.join("two", session=SESSION_MS)
     await cell.stable(2)
     await cell.closed()
 
@@ -161,11 +165,26 @@ async def close_at_work(cell: Cell) -> None:
     await cell.closed()
 
 
+async def aborted(cell: Cell) -> None:
+    """The records are those of transactions, and the last ones are aborted."""
+    for name in ("one", "two"):
+        await cell.produce_in_transactions()
+        member = await cell.join(name)
+        await cell.worked()
+        if cell.service in AT_ONCE:
+            await cell.until("lag 0", lambda: not any(cell.group.lag().values()))
+        if name == "one":
+            await cell.leave(member)
+    await cell.closed()
+
+
+AT_ONCE: Final = frozenset({"after", "before", TRANSACTIONAL})
+"""Services that commit each record at once."""
 AT_WORK: Final = frozenset({"join_at_work", "close_at_work"})
 DISTURBANCES: Final[Mapping[str, Callable[[Cell], Awaitable[None]]]] = {
     each.__name__: each
     for each in (
         *(nothing, join, storm, replaced, one_of_two, crash, kick, seek, latest),
-        *(deleted, static, static_crash, join_at_work, close_at_work),
+        *(aborted, deleted, static, static_crash, join_at_work, close_at_work),
     )
 }

@@ -194,6 +194,22 @@ def test_a_queue_that_is_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     assert (last["cause"], last["is_whole"]) == ("member_left", True)
 
 
+def test_a_listener_of_an_account_may_read_the_accounts() -> None:
+    """The queue is not handled anew in the middle of that."""
+    found: list[Notice] = []
+
+    def publish(_run: str, _node: int, notice: Notice, _now: float) -> None:
+        books.settle()
+        found.append(notice)
+
+    books = Accounting(publish, list[Any]().append, never)
+    context = Told()
+    context.stream.listen(books.add, accounting.UNHEARD)
+    context.rebalance()
+    books.settle()
+    assert [each.kind for each in found] == 2 * ["rebalance_account"]
+
+
 def test_a_large_account_takes_several_turns() -> None:
     """It is rendered some rows at a time, and published with the last one."""
     found: list[Notice] = []

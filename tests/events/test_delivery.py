@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -401,6 +402,42 @@ def test_out_of_range_to_the_earliest(play: Play) -> None:
     assert play.again == [(0, 10, True, "out_of_range", False)]
 
 
+def test_a_member_that_forgot_its_id_commits_in_vain(play: Play) -> None:
+    """The connection tells. It goes on with the records that it has."""
+    for offset in (2, 4, 6):
+        play.commit("a", offset)
+    play.event("member_joined", "a", connection=9, protocols=["range"], topics=["t"])
+    offsets = [{"topic": "t", "partition": 0, "offset": 8}]
+    play.event("commit_refused", "", connection=9, offsets=offsets)
+    play.rebalanced(a=(), b=(0,))
+    play.read(6, 10, on=2)
+    assert play.again == [
+        (6, 8, True, "commit_refused", False),
+        (8, 10, False, "commit_refused", False),
+    ]
+
+
+def test_a_member_goes_on_with_its_records_after_it_has_joined_again() -> None:
+    """It commits as ever, and gets the same records once more."""
+    play = Play()
+    play.began(a=(0,))
+    play.read(0, 50)
+    for offset in (7, 14, 21, 28):
+        play.commit("a", offset)
+    play.start("requested", "a")
+    play.join("a")
+    play.commit("a", 35)
+    play.assign(a=(0,))
+    play.ask(28)
+    play.send(28, 50)
+    play.commit("a", 42)
+    play.ask(50)
+    assert play.again == [
+        (28, 35, True, "rebalance", False),
+        (35, 50, False, "rebalance", False),
+    ]
+
+
 # -- given back
 
 
@@ -467,6 +504,92 @@ def test_records_after_the_last_commit(play: Play) -> None:
     assert play.again == [(7, 12, False, "left", False)]
 
 
+@pytest.fixture
+def cooperative() -> Play:
+    """A cooperative member, with regular commits, that has just lost a partition."""
+    play = Play("cooperative-sticky")
+    play.began(a=(0, 1))
+    play.read(0, 200)
+    play.read(0, 200, partition=1)
+    for offset in range(7, 95, 7):
+        play.commit("a", offset)
+    play.start("member_joined", "b")
+    play.join("a")
+    play.join("b")
+    play.assign(a=(1,), b=())
+    return play
+
+
+def test_a_cooperative_member_finishes_its_work_after_the_sync(
+    cooperative: Play,
+) -> None:
+    """Its commits show how much it has handled, and may be followed by some more."""
+    for offset in range(98, 150, 7):
+        cooperative.commit("a", offset)
+    cooperative.rebalanced(a=(1,), b=(0,))
+    cooperative.read(147, 200, on=2)
+    assert cooperative.skipped == []
+    assert cooperative.again == [(147, 153, False, "rebalance", False)]
+
+
+def test_a_nearer_commit_after_the_sync_gives_the_rest_back(cooperative: Play) -> None:
+    """It had to stop."""
+    cooperative.commit("a", 95)
+    cooperative.rebalanced(a=(1,), b=(0,))
+    cooperative.read(95, 200, on=2)
+    assert (cooperative.skipped, cooperative.again) == ([], [])
+
+
+def test_a_commit_after_the_sync_gives_back_partitions_that_it_does_not_name() -> None:
+    """The member had handled nothing of them."""
+    play = Play("cooperative-sticky")
+    play.began(a=(0, 1))
+    play.read(0, 10)
+    play.read(0, 10, partition=1)
+    play.rebalanced(a=(0,), b=())
+    play.commit("a", 4)
+    play.rebalanced(a=(0,), b=(1,))
+    play.read(0, 10, on=2, partition=1)
+    assert play.again == []
+
+
+def test_a_commit_shows_that_a_late_response_was_read() -> None:
+    """It was sent when the member had lost the partition, and did not know it."""
+    play = Play("cooperative-sticky")
+    play.began(a=(0,))
+    play.read(0, 10)
+    play.rebalanced(a=(), b=())
+    play.send(10, 20)
+    play.commit("a", 20)
+    play.rebalanced(a=(), b=(0,))
+    play.ask(20, on=2)
+    assert (play.skipped, play.again, play.account.records) == ([], [], 20)
+
+
+@pytest.mark.parametrize(
+    ("order", "again"),
+    [("send read join", (0, 20)), ("join send read", (0, 10)), ("send join", (0, 10))],
+)
+def test_a_late_response_that_may_have_been_used(
+    order: str, again: tuple[int, int]
+) -> None:
+    """It was read by a member that had not learnt yet of what it had lost."""
+    play = Play("cooperative-sticky")
+    play.began(a=(0,))
+    play.read(0, 10)
+    play.rebalanced(a=(), b=())
+    steps: dict[str, Callable[[], None]] = {
+        "send": lambda: play.send(10, 20),
+        "read": lambda: play.ask(20),
+        "join": lambda: play.join("a"),
+    }
+    for step in order.split():
+        steps[step]()
+    play.rebalanced(a=(), b=(0,))
+    play.read(0, 20, on=2)
+    assert play.again == [(*again, False, "rebalance", False)]
+
+
 def test_a_transaction_undoes_what_it_had_not_committed(play: Play) -> None:
     """Also after a crash."""
     play.commit("a", 4, producer_id=5)
@@ -476,6 +599,27 @@ def test_a_transaction_undoes_what_it_had_not_committed(play: Play) -> None:
     play.assign(b=(0,))
     play.read(4, 10, on=2)
     assert play.again == []
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_an_aborted_transaction_is_no_work(play: Play, partition: int) -> None:
+    """The reader goes back to its committed offset, and reads on from there.
+
+    A commit in any partition shows that its group works in transactions.
+    """
+    play.commit("a", 4, producer_id=5, partition=partition)
+    begin = 4 if partition == 0 else 0
+    play.read(begin, 10)
+    assert (play.again, play.account.records) == ([], 10)
+    play.commit("a", 10, producer_id=5)
+    play.read(7, 10)
+    assert play.again == [(7, 10, True, "seek", False)]
+
+
+def test_a_transaction_that_is_aborted_before_any_was_committed(play: Play) -> None:
+    """Nothing shows yet that the reader works in transactions."""
+    play.read(0, 10)
+    assert play.again == [(0, 10, False, "seek", False)]
 
 
 def test_a_cooperative_member_drops_what_it_has_fetched() -> None:
@@ -498,12 +642,86 @@ def test_a_fetch_from_before_the_rebalance(play: Play) -> None:
     assert (play.skipped, play.again, play.account.records) == ([], [], 12)
 
 
+@pytest.mark.parametrize("owner", ["a", "b"])
+def test_a_commit_shows_that_the_response_was_used(play: Play, owner: str) -> None:
+    """The reader asks for the same records again; or the next owner does."""
+    shares: dict[str, tuple[int, ...]] = {"a": (), owner: (0,)}
+    play.rebalanced("g", **shares)
+    play.send(10, 13)
+    play.commit("a", 11)
+    play.commit("a", 12)
+    play.read(11, 13, on=1 if owner == "a" else 2)
+    assert (play.skipped, play.account.records) == ([], 13)
+    assert play.again == [(11, 12, True, "rebalance", False)]
+
+
+def test_a_response_from_before_the_rebalance_counts_once(play: Play) -> None:
+    """A commit shows that it was used, and then the next Fetch."""
+    play.rebalanced(a=(0,))
+    play.send(10, 13)
+    play.commit("a", 12)
+    play.ask(13)
+    assert (play.skipped, play.again, play.account.records) == ([], [], 13)
+
+
+def test_the_response_was_used_although_others_had_the_records(play: Play) -> None:
+    """A former owner commits what the new one has received."""
+    play.rebalanced(a=(), b=(0,))
+    play.send(10, 12)
+    play.read(10, 12, on=2)
+    play.commit("a", 12)
+    assert play.again == [(10, 12, False, "rebalance", False)]
+
+
+def test_others_have_read_as_far_as_a_dropped_response(play: Play) -> None:
+    """Its reader comes back, and begins where they have ended."""
+    play.rebalanced(a=(), b=(0,))
+    play.send(10, 12)
+    play.read(10, 12, on=2)
+    play.commit("b", 12)
+    play.rebalanced(a=(0,), b=())
+    play.ask(12)
+    assert (play.again, play.account.records) == ([], 12)
+
+
+def test_a_response_with_an_error_is_dropped(play: Play) -> None:
+    """Another partition was out of range: kafkajs asks for all of them again."""
+    play.rebalanced(a=(0, 1))
+    for partition in (0, 1):
+        play.ask(10, partition=partition)
+    play.send(10, 12)
+    play.note(OutOfRange(Client("app", "/h", 1), "t", 1, 10, 20, 0))
+    play.read(10, 12)
+    assert play.again == []
+    play.read(10, 12)
+    assert play.again == [(10, 12, False, "seek", False)]
+
+
 def test_a_fetch_from_before_the_rebalance_that_is_dropped(play: Play) -> None:
     """Other clients ask for the same records again."""
     play.rebalanced(a=(0,))
     play.send(10, 12)
     play.read(10, 12)
     assert (play.skipped, play.again, play.account.records) == ([], [], 12)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_member_drops_what_it_fetched_without_owning_the_partition(
+    play: Play, is_late: bool
+) -> None:
+    """Its old fetch goes on until it learns that the partition is back."""
+    play.rebalanced(a=(), b=())
+    play.ask(10)
+    play.rebalanced(a=(), b=(0,))
+    play.ask(10, on=2)
+    play.rebalanced(a=(0,), b=())
+    if is_late:
+        play.send(10, 12)
+        play.ask(12)
+    else:
+        play.read(10, 12)
+    play.read(10, 12)
+    assert (play.again, play.skipped, play.account.records) == ([], [], 12)
 
 
 # -- the end

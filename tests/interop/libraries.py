@@ -156,6 +156,7 @@ KAFKA_GO = Library("kafka-go", _go("kafkago"))
 KAFKAJS = Library(
     "kafkajs", _node("worker.js"), (("roundrobin", "RoundRobinAssigner"),)
 )
+PLATFORMATIC = Library("platformatic", _node("platformatic.mjs"))
 
 TRANSACTIONAL = (
     (KOHORT, Library("kohort", _python("kohort_transactions"))),

@@ -58,6 +58,10 @@ class GroupDelivery:
         rewound: those of them that no event has told.
         told_uncommitted: records not committed, by the last event.
         loaded: offsets that a coordinator has loaded.
+        is_transactional: whether the last commit was part of a transaction.
+        early: by partition, the last connection that asked for it, but not for its
+            reader. librdkafka may fetch a partition that it has lost, and drops those
+            records when the partition comes back.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -67,12 +71,16 @@ class GroupDelivery:
         self.rewound: list[WentBack] = []
         self.told_uncommitted = 0
         self.loaded: dict[Partition, int] = {}
+        self.is_transactional = False
+        self.early: dict[Partition, int] = {}
         # The generation in which a topic was first assigned.
         self._first: dict[str, int] = {}
         self._known: set[Partition] = set()
         self._paces: dict[str, Pace] = {}
         # By member, the partitions that it reads; some that it has read before.
         self._reads: dict[str, dict[Partition, None]] = {}
+        # By member, the partitions that a rebalance took from it since it joined.
+        self._revoked: dict[str, dict[Partition, None]] = {}
         # Partitions that may have something new to tell.
         self._fresh: dict[Partition, None] = {}
 
@@ -90,22 +98,46 @@ class GroupDelivery:
         self._reads.setdefault(member_id, {})[partition] = None
         return self.of(partition)
 
+    def pace(self, member_id: str) -> Pace:
+        """The commits of a member."""
+        found = self._paces.setdefault(member_id, Pace())
+        found.is_transactional = self.is_transactional
+        return found
+
     def take(self, event: Event, accounts: GroupAccounts) -> None:
         """Handles an event of the group, after its `GroupAccounts` did."""
         kind = event["kind"]
         if kind == "commit_refused":
-            for row in event["offsets"]:
-                found = self.partitions.get((row["topic"], row["partition"]))
-                if found is not None and event.get("member_id"):
-                    found.refused(event["member_id"], row["offset"], event["wall_ns"])
+            self._refused(event, accounts)
         elif kind in {"offsets_deleted", "offsets_expired"}:
             for each in partitions(event.get("deleted") or event.get("expired")):
                 if each in self.partitions:
                     self.partitions[each].forget_commit()
         elif kind in _ENDS or kind in _GONE:
+            if kind == "member_joined":
+                self._learnt(event["member_id"])
             self._reconcile(event, accounts)
             if kind == "partitions_changed":
                 self._note_late(event)
+
+    def _refused(self, event: Event, accounts: GroupAccounts) -> None:
+        # aiokafka forgets its member id before it has committed everything.
+        sender = accounts.membership.connections.get(event.get("connection") or 0)
+        member_id = event.get("member_id") or sender
+        for row in event["offsets"]:
+            found = self.partitions.get((row["topic"], row["partition"]))
+            if found is not None and member_id:
+                pace = self._paces.get(member_id) or Pace()
+                pace.is_transactional = self.is_transactional
+                found.refused(member_id, row["offset"], event["wall_ns"], pace)
+
+    def _learnt(self, member_id: str) -> None:
+        """A member joins: it knows of the partitions that it has lost."""
+        for each in self._revoked.pop(member_id, ()):
+            state = self.partitions.get(each)
+            passage = None if state is None else state.passage
+            if passage is not None and passage.member_id == member_id:
+                passage.has_learnt = passage.release is not None
 
     def _reconcile(self, event: Event, accounts: GroupAccounts) -> None:
         """Ends the passages of members that read their partitions no more."""
@@ -114,13 +146,7 @@ class GroupDelivery:
         if event.get("replaced_member_id"):
             members.append(event["replaced_member_id"])
         is_all = kind == "rebalance_started"
-        began = accounts.last
-        rebalance = 0, False
-        if began is not None:
-            opening = began.opening.event
-            # Its start may be missing from the events.
-            started_ns = int(opening.get("wall_ns") or 0)
-            rebalance = started_ns, opening.get("cause") in _DEPARTURES
+        rebalance = _last_rebalance(accounts)
         reads = self._reads
         for member_id, partition in [
             (reader, each)
@@ -145,11 +171,14 @@ class GroupDelivery:
             how = _ENDS.get(kind, passages.REVOKED)
             if kind in _GONE and life is not None and life.how is not None:
                 how = life.how.value
-            pace = self._paces.get(member_id) or Pace()
+            pace = self.pace(member_id)
             each.release(how, int(event["wall_ns"]), rebalance, pace)
+            if how == passages.REVOKED:
+                self._revoked.setdefault(member_id, {})[partition] = None
             self._fresh[partition] = None
         for gone in members if kind in _GONE else ():
             self._paces.pop(gone, None)
+            self._revoked.pop(gone, None)
             self._reads.pop(gone, None)
 
     def _note_late(self, event: Event) -> None:
@@ -176,14 +205,20 @@ class GroupDelivery:
             not member_id and not in_transaction and (not accounts.membership.present)
         )
         steps, in_rebalance = 0, accounts.joining() is not None
+        late: dict[Partition, None] = {}
         for topic, index, offset in rows:
             state = self.of((topic, index))
             passage = state.passage
-            in_rebalance |= passage is not None and passage.release is not None
+            if passage is not None and passage.release is not None:
+                in_rebalance = True
+                late[topic, index] = None
             before, step = state.commit(
                 member_id, offset, wall_ns, in_transaction=in_transaction
             )
             steps += step
+            # kafkajs commits -2 to begin at the earliest offset.
+            if offset >= 0:
+                self.is_transactional = in_transaction
             if before is None:
                 continue
             reason = "transaction" if in_transaction else "commit"
@@ -205,8 +240,10 @@ class GroupDelivery:
             self.went_back.append(row)
             self.rewound.append(row)
         if member_id:
-            pace = self._paces.setdefault(member_id, Pace())
+            pace = self.pace(member_id)
             pace.claim(steps, wall_ns, in_rebalance=in_rebalance)
+            for partition in late | self._revoked.get(member_id, {}):
+                self.of(partition).committed_late(member_id, wall_ns, pace)
 
     # -- events about it
 
@@ -341,17 +378,33 @@ class Deliveries:
     def _asked(self, note: Asked) -> None:
         key = note.topic, note.partition
         found = self._readers(note.client, key)
+        connection = note.client.connection or 0
         if len(found) != 1:
+            for group_id in self._groups_of.get(key, ()) if not found else ():
+                self.of(group_id).early[key] = connection
             self._confirm(note.client, note.wall_ns, was_read=True)
             return
         group, member_id = found[0]
-        connection = note.client.connection or 0
         state = group.of(key)
         if state.is_read_by_another(connection, note.offset, self._read_by):
+            group.early[key] = connection
             return
         group.reader(key, member_id)
         state.is_committed = note.is_committed
-        state.asked(member_id, note.client, note.offset, note.log_start, note.wall_ns)
+        before = state.passage
+        state.asked(
+            member_id,
+            note.client,
+            note.offset,
+            note.log_start,
+            note.wall_ns,
+            group.pace(member_id),
+        )
+        begun = state.passage
+        if begun is not before and group.early.get(key) == connection:
+            assert begun is not None
+            del group.early[key]
+            begun.droppable = passages.DROPPABLE
         known = self._read_by.setdefault(connection, {})
         known[group.group_id, key] = None
 
@@ -362,24 +415,29 @@ class Deliveries:
             for group, _ in found:
                 group.of(key).unknown.set(note.offset, note.end, True)
             return
-        stray = note.client.connection, note.offset, note.end
         for group, member_id in found:
             state = group.of(key)
             if note.client.connection in state.strangers:
                 state.unknown.set(note.offset, note.end, True)
-            elif not state.was_sent(
-                member_id, note.client, note.offset, note.end, note.wall_ns
-            ):
-                state.stray = stray
-        known = self._read_by.get(stray[0] or 0, {})
+            else:
+                state.was_sent(
+                    member_id, note.client, note.offset, note.end, note.wall_ns
+                )
+        known = self._read_by.get(note.client.connection or 0, {})
         for group_id in self._groups_of.get(key, ()) if not found else ():
             if (group_id, key) in known and group_id in self.groups:
-                self.groups[group_id].of(key).stray = stray
+                state = self.groups[group_id].of(key)
+                state.went_astray(note.client, note.offset, note.end)
 
     def _out_of_range(self, note: OutOfRange) -> None:
         key = note.topic, note.partition
         for group, _ in self._readers(note.client, key):
             group.of(key).out_of_range()
+        for group_id, partition in self._read_by.get(note.client.connection or 0, ()):
+            read = self.groups.get(group_id)
+            found = None if read is None else read.partitions.get(partition)
+            if found is not None and found.passage is not None and partition != key:
+                found.passage.droppable = passages.DROPPABLE_ON_ERROR
 
     def _read(self, note: Read) -> None:
         self._confirm(note.client, note.wall_ns, was_read=True)
@@ -401,6 +459,16 @@ class Deliveries:
             group = self.groups.get(group_id)
             if group is not None:
                 group.partitions.pop(key, None)
+
+
+def _last_rebalance(accounts: GroupAccounts) -> tuple[int, bool]:
+    """When it began, and whether a member that left began it."""
+    if accounts.last is None:
+        return 0, False
+    opening = accounts.last.opening.event
+    # Its start may be missing from the events.
+    started_ns = int(opening.get("wall_ns") or 0)
+    return started_ns, opening.get("cause") in _DEPARTURES
 
 
 def _is_client_of(accounts: GroupAccounts, member_id: str, client: Client) -> bool:

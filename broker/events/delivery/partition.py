@@ -12,7 +12,9 @@ from kohort.broker.events.delivery.passages import (
     LEFT,
     MOST_ROWS,
     ORDERLY,
+    PAUSED,
     REPLACED,
+    REVOKED,
     Gap,
     Pace,
     Passage,
@@ -85,7 +87,13 @@ class PartitionDelivery:
     # -- notes of fetches
 
     def asked(
-        self, member_id: str, client: Client, offset: int, log_start: int, wall_ns: int
+        self,
+        member_id: str,
+        client: Client,
+        offset: int,
+        log_start: int,
+        wall_ns: int,
+        pace: Pace,
     ) -> None:
         """A member that reads the partition asks for an offset."""
         passage = self.passage
@@ -108,16 +116,36 @@ class PartitionDelivery:
             else:
                 # A seek, or a response that was on its way is thrown away.
                 passage.sent = passage.position
-        if self.stray is not None:
-            stray, self.stray = self.stray, None
-            if (stray[0], stray[2]) == (client.connection, offset):
-                # It was read, after all.
+                if pace.is_transactional:
+                    self._forget(passage, offset)
+        stray = self.stray
+        if stray is not None and stray[0] == client.connection:
+            self.stray = None
+            if stray[2] == offset and not self.seen.within(stray[1], offset):
+                # It was read, after all, unless others have read that far since.
                 self._begin(member_id, client, stray[1], log_start, wall_ns)
                 assert self.passage is not None
                 self.received(self.passage, offset, wall_ns)
                 self.passage.sent = offset
                 return
         self._begin(member_id, client, offset, log_start, wall_ns)
+
+    def _use_stray(self, member_id: str, offset: int, wall_ns: int) -> None:
+        """Notes that a member commits what only a stray response has sent to it."""
+        stray, passage = self.stray, self.passage
+        if (
+            stray is None
+            or passage is None
+            or not member_id
+            or offset <= stray[1]
+            or (passage.member_id == member_id and passage.release is None)
+        ):
+            return
+        connection, first, end = stray
+        if passage.member_id != member_id or passage.sent < end:
+            used = Passage(member_id, passage.client, first, first, end, "rebalance")
+            self.received(used, min(offset, end), wall_ns)
+        self.stray = None if offset >= end else (connection, offset, end)
 
     def is_read_by_another(
         self, connection: int, offset: int, readers: Container[int]
@@ -152,10 +180,14 @@ class PartitionDelivery:
     def _drop(self, passage: Passage, offset: int) -> None:
         """The client has dropped records that it had not handed out."""
         passage.droppable = 0
+        self._forget(passage, max(offset, passage.start))
+        passage.position = passage.sent = offset
+
+    def _forget(self, passage: Passage, offset: int) -> None:
+        """What the reader has received from an offset on it has not handled."""
         for first, end, seen in self.seen.within(offset, passage.position):
             if seen == (passage.member_id, False):
                 self.seen.remove(first, end)
-        passage.position = passage.sent = offset
 
     def _begin(
         self, member_id: str, client: Client, offset: int, log_start: int, wall_ns: int
@@ -224,8 +256,8 @@ class PartitionDelivery:
 
     def was_sent(
         self, member_id: str, client: Client, offset: int, end: int, wall_ns: int
-    ) -> bool:
-        """Notes a response; False if the member is not the present reader."""
+    ) -> None:
+        """Notes a response to a member."""
         passage = self.passage
         if (
             passage is None
@@ -233,13 +265,28 @@ class PartitionDelivery:
             or passage.member_id != member_id
             or passage.client.connection != client.connection
         ):
-            return False
+            self.went_astray(client, offset, end)
+            return
         self.sent += end - offset
         passage.sent_ns = wall_ns
         passage.droppable -= 1
         if offset == passage.position:
             passage.sent = max(passage.sent, end)
-        return True
+
+    def went_astray(self, client: Client, offset: int, end: int) -> None:
+        """Notes a response to a connection that is not the present reader's.
+
+        If it was the last one's, its member may not know that it has lost the
+        partition, and use the response.
+        """
+        self.stray = client.connection, offset, end
+        passage = self.passage
+        if (
+            passage is not None
+            and passage.client.connection == client.connection
+            and passage.sent == offset
+        ):
+            passage.sent = end
 
     def received(self, passage: Passage, end: int, wall_ns: int) -> None:
         """Notes that a reader has read up to an offset."""
@@ -286,7 +333,7 @@ class PartitionDelivery:
     def confirm(self, client: Client, *, was_read: bool, wall_ns: int) -> None:
         """The connection has sent another request, or ended without one."""
         passage = self.passage
-        if passage is None or passage.release is not None or passage.client != client:
+        if passage is None or passage.has_learnt or passage.client != client:
             return
         if was_read:
             self.received(passage, passage.sent, wall_ns)
@@ -325,28 +372,23 @@ class PartitionDelivery:
         Returns:
             The distance from its commit before, in offsets.
         """
+        self._use_stray(member_id, offset, wall_ns)
         passage = self.passage
         step = 0
         if passage is not None and (
             passage.member_id == member_id or (in_transaction and not member_id)
         ):
             self.received(passage, min(offset, passage.sent), wall_ns)
-            passage.is_transactional |= in_transaction
             step = passage.claim(offset)
         for a, b, seen in self.seen.within(0, offset):
             if not seen.is_handled:
                 self.seen.set(a, b, seen._replace(is_handled=True))
-        if passage is not None and passage.member_id == member_id:
-            release = passage.release
-            if release is not None and release.how in IN_REBALANCE:
-                # A cooperative member commits after it has learnt of the revocation.
-                release.committed = self.committed
-                self._give_back(passage, release, offset)
         return step
 
-    def refused(self, member_id: str, offset: int, wall_ns: int) -> None:
+    def refused(self, member_id: str, offset: int, wall_ns: int, pace: Pace) -> None:
         """A commit was refused: what it declares was handled nevertheless."""
         self.claim(member_id, offset, wall_ns)
+        self.committed_late(member_id, wall_ns, pace, was_refused=True)
         if self.committed is None or offset > self.committed:
             self._blame = "commit_refused"
 
@@ -378,10 +420,7 @@ class PartitionDelivery:
             return
         began_ns, after_departure = rebalance
         back = self._given_back_from(passage, how, wall_ns, began_ns, pace)
-        if not passage.is_unread:
-            # The reader may have handled it, and stopped before it asked for more.
-            end = passage.sent if back is None else min(passage.sent, back)
-            self.received(passage, end, wall_ns)
+        self._stop(passage, back, wall_ns)
         release = Release(
             passage.member_id,
             how,
@@ -392,10 +431,49 @@ class PartitionDelivery:
             after_departure,
         )
         passage.release = release
+        passage.has_learnt = how != REVOKED
         self.releases.append(release)
-        passage.sent = passage.position
         if back is not None:
             self._give_back(passage, release, back)
+
+    def committed_late(
+        self, member_id: str, wall_ns: int, pace: Pace, *, was_refused: bool = False
+    ) -> None:
+        """A member has committed after a rebalance took the partition from it.
+
+        A cooperative one learns of that from its response to SyncGroup, and may be in
+        the middle of its work then.
+
+        Args:
+            member_id: the member.
+            wall_ns: when, by the machine's clock.
+            pace: its pace, with this commit if it was accepted.
+            was_refused: whether the commit was refused.
+        """
+        passage = self.passage
+        if passage is None or passage.member_id != member_id:
+            return
+        release = passage.release
+        if release is None or release.how not in IN_REBALANCE:
+            return
+        back = self._given_back_from(passage, release.how, wall_ns, wall_ns, pace)
+        is_usual = pace.step is not None if was_refused else pace.is_usual
+        if release.how == PAUSED and is_usual and not pace.is_transactional:
+            # It had joined already, and goes on with the records that it has.
+            back = None
+        elif was_refused and back is None:
+            back = passage.done
+        self._stop(passage, back, wall_ns)
+        release.committed = self.committed
+        release.received = max(release.received, passage.position)
+        if back is not None:
+            self._give_back(passage, release, back)
+
+    def _stop(self, passage: Passage, back: int | None, wall_ns: int) -> None:
+        """The reader may have handled what it was sent, and asks for no more."""
+        if not passage.is_unread:
+            end = passage.sent if back is None else min(passage.sent, back)
+            self.received(passage, end, wall_ns)
 
     def _given_back_from(
         self, passage: Passage, how: str, wall_ns: int, rebalance_ns: int, pace: Pace
@@ -405,7 +483,7 @@ class PartitionDelivery:
         Its commits alone do not show that: a commit of the close looks like the only
         one of a service that commits rarely, but for the time.
         """
-        if passage.is_transactional:
+        if pace.is_transactional:
             # What a transaction had not committed is undone.
             return passage.done
         is_last = (
@@ -425,7 +503,10 @@ class PartitionDelivery:
         for a, b, seen in self.seen.within(offset):
             if seen == (passage.member_id, False):
                 self.seen.remove(a, b)
+        # A later commit may show that it has handled them after all.
+        passage.position = max(passage.start, min(passage.position, offset))
         release.gave_back = True
+        passage.has_learnt = True
 
     # -- reading the account
 

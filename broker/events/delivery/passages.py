@@ -17,6 +17,8 @@ STEADY: Final = 3
 """Commits of a member from which its steps are known."""
 DROPPABLE: Final = 3
 """Responses after a rebalance from which on a client drops nothing because of it."""
+DROPPABLE_ON_ERROR: Final = 2
+"""The same, of the response with an error: kafkajs drops its other partitions."""
 
 PAUSED: Final = "paused"
 REVOKED: Final = "revoked"
@@ -105,12 +107,13 @@ class Passage:
         sent_ns: when the last records were sent.
         reason: why it received records again, if it does.
         release: its end; None: it goes on.
+        has_learnt: whether the member knows of that.
         claimed: the offset of its last commit.
-        is_transactional: whether its commits are part of transactions.
         is_unread: whether the connection broke before it had read the last response.
         droppable: while above 0, records that it has received may be dropped, and
             asked for again: librdkafka drops what it has fetched ahead of partitions
-            that a cooperative rebalance leaves to it.
+            that a cooperative rebalance leaves to it, kafkajs a response with an error
+            for another partition.
     """
 
     member_id: str
@@ -120,9 +123,9 @@ class Passage:
     sent: int
     reason: str
     release: Release | None = None
+    has_learnt: bool = False
     sent_ns: int = 0
     claimed: int | None = None
-    is_transactional: bool = False
     is_unread: bool = False
     droppable: int = 0
 
@@ -149,9 +152,19 @@ class Pace:
         least, most: the distances of these, before the last commit.
         last: the distance of the last commit.
         last_ns: the time of it.
+        is_transactional: whether its group commits in transactions: an abort undoes
+            what it has not committed.
     """
 
-    __slots__ = ("_is_regular", "claims", "last", "last_ns", "least", "most")
+    __slots__ = (
+        "_is_regular",
+        "claims",
+        "is_transactional",
+        "last",
+        "last_ns",
+        "least",
+        "most",
+    )
 
     def __init__(self) -> None:
         self.claims = 0
@@ -159,6 +172,7 @@ class Pace:
         self.most = 0
         self.last = 0
         self.last_ns = 0
+        self.is_transactional = False
         self._is_regular = False
 
     def claim(self, step: int, wall_ns: int, *, in_rebalance: bool) -> None:

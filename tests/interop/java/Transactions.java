@@ -88,6 +88,7 @@ public final class Transactions {
         }
 
         private void transact(ConsumerRecords<String, String> records) {
+            Worker.sayConsumed(records);
             boolean aborts = ++begun % abortEvery == 0;
             producer.beginTransaction();
             Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
@@ -148,18 +149,15 @@ public final class Transactions {
             consumer.seekToBeginning(places);
             Set<Integer> ended = new HashSet<>();
             while (ended.size() < partitions) {
-                List<String> rows = new ArrayList<>();
+                List<ConsumerRecord<String, String>> records = new ArrayList<>();
                 for (ConsumerRecord<String, String> each : consumer.poll(POLL)) {
                     if (each.key().equals("end")) {
                         ended.add(each.partition());
                     } else {
-                        rows.add("[" + each.partition() + ", " + each.offset() + ", "
-                                + Worker.quoted(each.key()) + ", " + Worker.quoted(each.value()) + "]");
+                        records.add(each);
                     }
                 }
-                if (!rows.isEmpty()) {
-                    Worker.say("consumed", "\"records\": " + rows);
-                }
+                Worker.sayConsumed(records);
             }
         }
         Worker.say("read", "");
@@ -183,6 +181,11 @@ public final class Transactions {
                 case "fence" -> fence(words.get("bootstrap"), words.get("out"), words.get("client"));
                 case "read" -> read(
                         words.get("bootstrap"), words.get("out"), Integer.parseInt(words.get("partitions")));
+                case "leave" -> {
+                    program.close();
+                    program = null;
+                    Worker.say("left", "");
+                }
                 case "close" -> {
                     if (program != null) {
                         program.close();

@@ -75,6 +75,18 @@ public final class Worker {
         return json.append('"').toString();
     }
 
+    static void sayConsumed(Iterable<ConsumerRecord<String, String>> records) {
+        List<String> rows = new ArrayList<>();
+        for (ConsumerRecord<String, String> each : records) {
+            rows.add("[" + each.partition() + ", " + each.offset() + ", "
+                    + quoted(each.key() == null ? "" : each.key()) + ", "
+                    + quoted(each.value()) + "]");
+        }
+        if (!rows.isEmpty()) {
+            say("consumed", "\"records\": " + rows);
+        }
+    }
+
     static void note(String text) {
         say("note", "\"text\": " + quoted(text));
     }
@@ -242,15 +254,7 @@ public final class Worker {
         }
 
         private void handle(List<ConsumerRecord<String, String>> records) {
-            List<String> rows = new ArrayList<>();
-            for (ConsumerRecord<String, String> each : records) {
-                rows.add("[" + each.partition() + ", " + each.offset() + ", "
-                        + quoted(each.key() == null ? "" : each.key()) + ", "
-                        + quoted(each.value()) + "]");
-            }
-            if (!rows.isEmpty()) {
-                say("consumed", "\"records\": " + rows);
-            }
+            sayConsumed(records);
             if (!service.equals("before")) {
                 note(records);
             }

@@ -1,4 +1,4 @@
-// Events and clients, for both workers; workers/lines.py describes the events.
+// Events and clients, for all programs; workers/lines.py describes the events.
 'use strict'
 
 const { Kafka, logLevel } = require('kafkajs')

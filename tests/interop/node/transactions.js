@@ -113,6 +113,9 @@ class Program {
 
   async transact (partition, messages) {
     const { words } = this
+    const records = messages.map(({ offset, key, value }) =>
+      [partition, Number(offset), key.toString(), value.toString()])
+    say({ event: 'consumed', records })
     const aborts = ++this.begun % Number(words.abort) === 0
     const copies = messages.map(({ key, value }) => ({ key, value }))
     const offset = String(Number(messages.at(-1).offset) + 1)
@@ -186,6 +189,10 @@ async function main () {
       await fence(words)
     } else if (verb === 'read') {
       await read(words)
+    } else if (verb === 'leave') {
+      await program.close()
+      program = null
+      say({ event: 'left' })
     } else if (verb === 'close') {
       if (program !== null) await program.close()
       say({ event: 'closed' })

@@ -1,9 +1,9 @@
 // A worker over kafkajs; workers/lines.py describes the commands and events.
 'use strict'
 
-const readline = require('node:readline')
 const { PartitionAssigners } = require('kafkajs')
-const { kafka, named, note, parsed, say } = require('./lines')
+const { kafka, named, note, say } = require('./lines')
+const { Service, run } = require('./services')
 
 const sorted = partitions => [...partitions].sort((a, b) => a - b)
 
@@ -11,6 +11,9 @@ class Member {
   constructor (words) {
     if (words.assignor !== 'roundrobin') throw new Error(`kafkajs has no assignor ${words.assignor}`)
     this.topic = words.topic
+    this.service = new Service(words.service)
+    this.isAuto = words.service === 'auto'
+    this.isFromBeginning = words.reset !== 'latest'
     // The consumer's commitOffsets tries again where a rebalance has come between, and
     // crashes the consumer for good; the batch's does neither.
     this.commitsBatches = words.plain !== undefined
@@ -28,6 +31,7 @@ class Member {
 
   owns (why, partitions) {
     this.held = sorted(partitions)
+    this.service.keep(this.held)
     say({ event: 'owns', why, partitions: this.held, generation: this.generation })
   }
 
@@ -52,31 +56,30 @@ class Member {
     })
     consumer.on(REQUEST_TIMEOUT, ({ payload }) => say({ event: 'log', text: `timed out: ${payload.apiName}` }))
     await consumer.connect()
-    await consumer.subscribe({ topic, fromBeginning: true })
-    await consumer.run({ autoCommit: false, eachBatchAutoResolve: false, eachBatch: each => this.consume(each) })
+    await consumer.subscribe({ topic, fromBeginning: this.isFromBeginning })
+    await consumer.run({
+      autoCommit: this.isAuto,
+      eachBatchAutoResolve: false,
+      eachBatch: each => this.consume(each),
+    })
   }
 
   async consume ({ batch, resolveOffset, commitOffsetsIfNecessary, heartbeat, isRunning, isStale }) {
-    if (!isRunning() || isStale() || batch.isEmpty()) return
-    const { partition } = batch
+    const goesOn = () => isRunning() && !isStale()
+    if (!goesOn() || batch.isEmpty()) return
     const records = batch.messages.map(({ offset, key, value }) =>
-      [partition, Number(offset), key === null ? '' : key.toString(), value.toString()])
-    say({ event: 'consumed', records })
-    const end = Number(batch.lastOffset()) + 1
-    const offset = String(end)
-    try {
-      if (this.commitsBatches) {
-        await commitOffsetsIfNecessary({ topics: [{ topic: this.topic, partitions: [{ partition, offset }] }] })
-      } else {
-        await this.consumer.commitOffsets([{ topic: this.topic, partition, offset }])
-      }
-      say({ event: 'committed', offsets: [[partition, end]] })
-    } catch (error) {
-      note(`commit failed: ${named(error)}`)
-      throw error
-    }
-    resolveOffset(batch.lastOffset())
+      [batch.partition, Number(offset), key === null ? '' : key.toString(), value.toString()])
+    const count = await this.service.consume(records, async ends => {
+      const partitions = ends.map(([partition, offset]) => ({ partition, offset: String(offset) }))
+      if (this.commitsBatches) await commitOffsetsIfNecessary({ topics: [{ topic: this.topic, partitions }] })
+      else await this.consumer.commitOffsets(partitions.map(each => ({ topic: this.topic, ...each })))
+    }, goesOn)
+    if (count > 0) resolveOffset(batch.messages[count - 1].offset)
     await heartbeat()
+  }
+
+  seek (partition, offset) {
+    this.consumer.seek({ topic: this.topic, partition, offset })
   }
 
   tell () {
@@ -100,34 +103,4 @@ async function produce (words) {
   say({ event: 'produced', count })
 }
 
-async function main () {
-  let member = null
-  say({ event: 'ready' })
-  for await (const line of readline.createInterface({ input: process.stdin })) {
-    const { verb, words } = parsed(line)
-    if (verb === 'join') {
-      member = new Member(words)
-      await member.join()
-    } else if (verb === 'produce') {
-      await produce(words)
-    } else if (verb === 'tell') {
-      member.tell()
-    } else if (verb === 'leave') {
-      await member.close()
-      member = null
-      say({ event: 'left' })
-    } else if (verb === 'close') {
-      if (member !== null) await member.close()
-      say({ event: 'closed' })
-      process.exit(0)
-    } else {
-      throw new Error(`no such command: ${verb}`)
-    }
-  }
-  process.exit(3) // the scene is gone
-}
-
-main().catch(error => {
-  say({ event: 'error', text: `${named(error)}: ${error.stack || ''}` })
-  process.exit(1)
-})
+run(Member, produce)

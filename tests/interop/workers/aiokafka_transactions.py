@@ -27,6 +27,7 @@ from tests.interop.workers.transacting import (
     Row,
     Transform,
     Turns,
+    rows_of,
     say_ended,
     serve,
 )
@@ -102,7 +103,7 @@ class Aiokafka(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has
     async def _transact(
         self, producer: AIOKafkaProducer, place: TopicPartition, records: list[Any]
     ) -> None:
-        aborts = self.turns.begin()
+        aborts = self.turns.begin(rows_of(records))
         await producer.begin_transaction()
         sent = [
             await producer.send(self.wanted.out, key=each.key, value=each.value)
@@ -171,11 +172,7 @@ def read(bootstrap: str, out: str, partitions: int) -> Iterator[list[Row]]:
     consumer = runner.run(_reader(bootstrap, out, partitions))
     while True:
         polled = runner.run(consumer.getmany(timeout_ms=int(POLL_S * 1000)))
-        yield [
-            (each.partition, each.offset, each.key.decode(), each.value.decode())
-            for records in polled.values()
-            for each in records
-        ]
+        yield rows_of(record for each in polled.values() for record in each)
 
 
 if __name__ == "__main__":

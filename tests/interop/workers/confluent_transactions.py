@@ -96,11 +96,13 @@ class Confluent:
         self.batch.clear()
 
     def _transact(self) -> None:
-        aborts = self.turns.begin()
+        rows = [row_of(message) for message in self.batch]
+        aborts = self.turns.begin(
+            [(p, o, k.decode(), v.decode()) for p, o, k, v in rows]
+        )
         self.producer.begin_transaction()
         ends: dict[int, int] = {}
-        for message in self.batch:
-            partition, offset, key, value = row_of(message)
+        for partition, offset, key, value in rows:
             self.producer.produce(self.wanted.out, key=key, value=value)
             ends[partition] = offset + 1
         if aborts:

@@ -17,6 +17,7 @@ from tests.interop.workers.transacting import (
     Row,
     Transform,
     Turns,
+    rows_of,
     say_ended,
     serve,
 )
@@ -64,9 +65,9 @@ class KafkaPython:
             self._rewind()
 
     def _transact(self, polled: dict[TopicPartition, list]) -> None:  # type: ignore[type-arg]  # kafka-python has no types
-        aborts = self.turns.begin()
-        self.producer.begin_transaction()
         records = [record for each in polled.values() for record in each]
+        aborts = self.turns.begin(rows_of(records))
+        self.producer.begin_transaction()
         for record in records:
             self.producer.send(self.wanted.out, key=record.key, value=record.value)
         if aborts:
@@ -124,11 +125,7 @@ def read(bootstrap: str, out: str, partitions: int) -> Iterator[list[Row]]:
     consumer.seek_to_beginning(*places)
     while True:
         polled = consumer.poll(timeout_ms=int(POLL_S * 1000))
-        yield [
-            (each.partition, each.offset, each.key.decode(), each.value.decode())
-            for records in polled.values()
-            for each in records
-        ]
+        yield rows_of(record for each in polled.values() for record in each)
 
 
 if __name__ == "__main__":

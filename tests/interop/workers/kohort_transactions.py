@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tests.interop.workers.kohort import text_of
 from tests.interop.workers.lines import say
 from tests.interop.workers.transacting import (
     BATCH,
@@ -13,6 +12,7 @@ from tests.interop.workers.transacting import (
     Row,
     Transform,
     Turns,
+    rows_of,
     say_ended,
     serve,
 )
@@ -68,9 +68,9 @@ class Kohort:
             await self.consumer.seek_to_committed()
 
     async def _transact(self, polled: Mapping[TopicPartition, Sequence[Any]]) -> None:
-        aborts = self.turns.begin()
-        await self.producer.begin_transaction()
         records = [record for each in polled.values() for record in each]
+        aborts = self.turns.begin(rows_of(records))
+        await self.producer.begin_transaction()
         sent = [
             await self.producer.send(self.wanted.out, each.value, each.key)
             for each in records
@@ -132,11 +132,7 @@ def read(bootstrap: str, out: str, partitions: int) -> Iterator[list[Row]]:
     consumer = runner.run(_reader(bootstrap, out, partitions))
     while True:
         polled = runner.run(consumer.getmany(timeout_ms=int(POLL_S * 1000)))
-        yield [
-            (each.partition, each.offset, text_of(each.key), text_of(each.value))
-            for records in polled.values()
-            for each in records
-        ]
+        yield rows_of(record for each in polled.values() for record in each)
 
 
 if __name__ == "__main__":

@@ -17,11 +17,14 @@ Commands:
     read bootstrap= out= partitions=
         read `out` from the beginning with isolation.level=read_committed, in each
         partition up to the record with the key `end`
+    leave
+        close the program, report `left`, and be ready for the next `transform`
     close
         close the library properly, report `closed`, exit 0
     The end of stdin means: exit at once.
 
-Events, beside `ready`, `consumed` (of a reader), `note`, `closed` and `error`:
+Events, beside `ready`, `consumed` (the records of a transaction that begins; those of a
+reader), `note`, `left`, `closed` and `error`:
     {"event": "ended", "is_commit": bool, "records": n}
         a transaction has ended; one that the library made the worker abort is a `note`
     {"event": "fenced", "text": ...}
@@ -37,12 +40,12 @@ import queue
 import sys
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.interop.workers.lines import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 # Records per transaction: few, so that there are some transactions in each generation.
 BATCH = 10
@@ -88,21 +91,30 @@ class Program(Protocol):
         """Leaves the group and closes the producer."""
 
 
+Row = tuple[int, int, str, str]
+"""Partition, offset, key, value."""
+
+
 class Turns:
-    """Counts transactions and says which ones to abort."""
+    """Counts transactions, reports their records, and says which ones to abort."""
 
     def __init__(self, every: int) -> None:
         self._every = every
         self._begun = 0
 
-    def begin(self) -> bool:
-        """Counts a transaction; True means to abort it."""
+    def begin(self, records: list[Row]) -> bool:
+        """A transaction of these records begins; True means to abort it."""
+        say("consumed", records=records)
         self._begun += 1
         return self._begun % self._every == 0
 
 
-Row = tuple[int, int, str, str]
-"""Partition, offset, key, value."""
+def rows_of(records: Iterable[Any]) -> list[Row]:
+    """Records of a library with kafka-python's names."""
+    return [
+        (each.partition, each.offset, each.key.decode(), each.value.decode())
+        for each in records
+    ]
 
 
 def say_ended(*, is_commit: bool, records: int) -> None:
@@ -155,6 +167,10 @@ def serve(
         elif verb == "read":
             partitions = int(words["partitions"])
             report(read(words["bootstrap"], words["out"], partitions), partitions)
+        elif verb == "leave" and program is not None:
+            program.close()
+            program = None
+            say("left")
         elif verb == "close":
             if program is not None:
                 program.close()

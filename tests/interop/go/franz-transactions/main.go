@@ -62,7 +62,7 @@ func step(session *kgo.GroupTransactSession, turns *lines.Turns) error {
 	if len(records) == 0 {
 		return nil
 	}
-	aborts := turns.Begin()
+	aborts := turns.Begin(rowsOf(records))
 	if err := session.Begin(); err != nil {
 		return err
 	}
@@ -86,6 +86,19 @@ func step(session *kgo.GroupTransactSession, turns *lines.Turns) error {
 		lines.Ended(committed, len(records))
 	}
 	return nil
+}
+
+func rowsOf(records []*kgo.Record) []lines.Record {
+	var rows []lines.Record
+	for _, each := range records {
+		rows = append(rows, lines.Record{
+			Partition: int(each.Partition),
+			Offset:    each.Offset,
+			Key:       string(each.Key),
+			Value:     string(each.Value),
+		})
+	}
+	return rows
 }
 
 func producer(bootstrap []string, out, transactionalID string) (*kgo.Client, error) {
@@ -151,16 +164,7 @@ func read(bootstrap []string, out string, report *lines.Report) error {
 		if err := fetches.Err(); err != nil {
 			return err
 		}
-		var records []lines.Record
-		for _, each := range fetches.Records() {
-			records = append(records, lines.Record{
-				Partition: int(each.Partition),
-				Offset:    each.Offset,
-				Key:       string(each.Key),
-				Value:     string(each.Value),
-			})
-		}
-		if report.Add(records) {
+		if report.Add(rowsOf(fetches.Records())) {
 			return nil
 		}
 	}

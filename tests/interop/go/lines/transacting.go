@@ -26,8 +26,9 @@ type Transform struct {
 // Turns counts transactions and says which ones to abort.
 type Turns struct{ Every, begun int }
 
-// Begin counts a transaction; true means to abort it.
-func (t *Turns) Begin() bool {
+// Begin reports the records of a transaction, and counts it; true means to abort it.
+func (t *Turns) Begin(records []Record) bool {
+	Consumed(records)
 	t.begun++
 	return t.begun%t.Every == 0
 }
@@ -97,6 +98,11 @@ func ServeTransactions(library Transactional) {
 				Session:   milliseconds(words["session"]),
 				Heartbeat: milliseconds(words["heartbeat"]),
 			})
+		case "leave":
+			if err = closed(); err == nil {
+				closed = func() error { return nil }
+				say(event{"event": "left"})
+			}
 		case "fence":
 			var text string
 			text, err = library.Fence(bootstrap, words["out"], words["client"])

@@ -135,7 +135,11 @@ func receive(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClai
 func (p *program) transact(session sarama.ConsumerGroupSession, records []*sarama.ConsumerMessage) (bool, error) {
 	p.using.Lock()
 	defer p.using.Unlock()
-	aborts := p.turns.Begin()
+	var rows []lines.Record
+	for _, each := range records {
+		rows = append(rows, rowOf(each))
+	}
+	aborts := p.turns.Begin(rows)
 	err := p.copy(session, records, aborts)
 	if err == nil {
 		lines.Ended(!aborts, len(records))
@@ -146,6 +150,15 @@ func (p *program) transact(session sarama.ConsumerGroupSession, records []*saram
 	}
 	lines.Note("aborts: " + err.Error())
 	return false, p.producer.AbortTxn()
+}
+
+func rowOf(record *sarama.ConsumerMessage) lines.Record {
+	return lines.Record{
+		Partition: int(record.Partition),
+		Offset:    record.Offset,
+		Key:       string(record.Key),
+		Value:     string(record.Value),
+	}
 }
 
 func (p *program) copy(session sarama.ConsumerGroupSession, records []*sarama.ConsumerMessage, aborts bool) error {
@@ -230,8 +243,7 @@ func read(bootstrap []string, out string, report *lines.Report) error {
 		}()
 	}
 	for each := range records {
-		row := lines.Record{Partition: int(each.Partition), Offset: each.Offset, Key: string(each.Key), Value: string(each.Value)}
-		if report.Add([]lines.Record{row}) {
+		if report.Add([]lines.Record{rowOf(each)}) {
 			return nil
 		}
 	}
