@@ -125,6 +125,7 @@ class Accounting:
         self._published: set[str] = set()
         self._now = 0.0
         self._is_due = False
+        self._is_publishing = False
         self._is_closed = False
         self.idle = asyncio.Event()
         self.idle.set()
@@ -178,7 +179,13 @@ class Accounting:
         return self.deliveries.counted(group_id, self.sources.count_records)
 
     def settle(self) -> None:
-        """Handles the whole queue at once."""
+        """Handles the whole queue at once.
+
+        A listener that calls this while an account is published finds the queue as it
+        is; those of `listen` are called again after the turn.
+        """
+        if self._is_publishing:
+            return
         for _ in self._round or ():
             pass
         self._round = None
@@ -361,8 +368,14 @@ class Accounting:
         )
 
     def _publish_own(self, notice: Notice) -> None:
-        run, node = self._origin
-        self._publish(run, node, notice, self._now)
+        self._put(*self._origin, notice)
+
+    def _put(self, run: str, node: int, notice: Notice) -> None:
+        self._is_publishing = True
+        try:
+            self._publish(run, node, notice, self._now)
+        finally:
+            self._is_publishing = False
 
     def _tell(self, account: Account | UnreadAccount) -> Iterator[None]:
         self._folding.trim(account.group)
@@ -380,7 +393,7 @@ class Accounting:
             who = _culprit(account)
         of = account.kind, account.group, account.generation, who
         notice = Notice(*of, fields, weigh(account))
-        self._publish(account.run, account.node, notice, self._now)
+        self._put(account.run, account.node, notice)
 
     def _look(self, least: int | None = None) -> Iterator[None]:
         """Publishes the findings of groups with new events; yields after each rule.
@@ -427,7 +440,7 @@ class Accounting:
         for fields in self._told_of({"group": name, "run": run}).revise(found):
             weight = 1 + len(fields["evidence"])
             notice = Notice(FINDING, name, group.generation, None, fields, weight)
-            self._publish(run, group.node, notice, self._now)
+            self._put(run, group.node, notice)
 
     def _told_of(self, event: Event) -> Told:
         """The findings of a group that were published in a run."""

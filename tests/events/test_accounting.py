@@ -117,6 +117,19 @@ async def test_several_readers_share_them() -> None:
     assert not stream.listeners
 
 
+async def test_a_listener_may_settle_while_an_account_is_published() -> None:
+    """A condition of a test looks at the accounts at each event, also at theirs."""
+    context = Told()
+    with context.stream.subscribe(accounts=True) as reader:
+        found = context.stream.accounting
+        assert found is not None
+        settle = found.settle
+        context.stream.listen(lambda _: settle())
+        context.rebalance()
+        await turns()
+        assert causes(reader.take()) == ["member_joined", "member_left"]
+
+
 async def test_time_does_not_go_back() -> None:
     """An account may follow a commit, of which accounts are not told."""
     context = Told()
