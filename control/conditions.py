@@ -504,7 +504,7 @@ class IsSettled(Condition):
 
     words = "has fetched from each partition that moved"
 
-    def concerns(self, notice: Notice) -> bool:
+    def concerns(self, notice: Notice) -> bool:  # noqa: ARG002 - as a condition has it
         """False: the account of delivery takes an event later, and says so."""
         return False
 
