@@ -287,6 +287,17 @@ class Kohort:
         accounting.settle()
         return [accounting.delivery(g) for g in sorted(accounting.deliveries.groups)]
 
+    def misses(self) -> list[str]:
+        """A line about each fault that has struck nothing."""
+        return self._thread.read(self._misses)
+
+    def _misses(self) -> list[str]:
+        from kohort.broker.faults.misses import miss
+
+        topics = self.broker.cluster.topics.by_name
+        rules = [rule for rule in self.broker.faults.rules if not rule.strikes]
+        return [miss(rule, self.broker.requests.find(), topics) for rule in rules]
+
     def close(self) -> None:
         """Kills the processes, and stops the broker; the fixture calls it.
 
