@@ -168,6 +168,9 @@ class Broker:
             consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
             broker.run(broker.stop_node(2))
 
+    The defaults are Kafka's; those of the pytest fixture, and of `kohort.Kohort()`, are
+    without an initial rebalance delay and with sessions as short as clients like.
+
     Args:
         config: Kafka's configuration keys and their values, or a `Config`.
         host: address to listen on.
@@ -333,6 +336,11 @@ class Broker:
             work.close()
             raise
         return thread.submit(work).result()
+
+    @property
+    def thread(self) -> LoopThread | None:
+        """The thread of a ``with`` block; None outside of one."""
+        return self._thread
 
     def _own_thread(self) -> LoopThread:
         if self._thread is None:

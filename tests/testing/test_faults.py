@@ -92,8 +92,10 @@ def test_the_report_of_a_failed_test_counts_strikes(kohort: Kohort) -> None:
         ),
         (
             {"api": "Heartbeat", "client_id": "e"},
-            "fault 1 (Heartbeat, client_id e) never matched; "
-            + "the requests had client_id ben",
+            (
+                "fault 1 (Heartbeat, client_id e) never matched; "
+                "the requests had client_id ben"
+            ),
         ),
         (
             {"topic": "order", "name": "loss"},
