@@ -173,7 +173,7 @@ def test_a_wrong_configuration_is_one_line_and_exit_code_2(tmp_path: Path) -> No
     assert "no TOML" in refused("serve", "--config", __file__, code=2)
     assert "No such file" in refused("serve", "--config", "missing.toml", code=2)
     assert refused("serve", "--advertise", "here", code=2) == (
-        "--advertise 'here': must be host:port"
+        "--advertise 'here': must be host:port, or port=host:port"
     )
 
 
