@@ -133,13 +133,18 @@ class Kohort:
         topic.produce(records)
         return topic
 
-    def records(self, topic: str) -> list[Record]:
+    def records(self, topic: str, *, committed: bool = False) -> list[Record]:
         """All records of a topic, by partition and offset.
+
+        Args:
+            topic: its name.
+            committed: True for those that a ``read_committed`` consumer gets; False:
+                also those of aborted and open transactions.
 
         Raises:
             TopicError: the topic is unknown; lists those that exist.
         """
-        return Topic(self._thread, topic).records()
+        return Topic(self._thread, topic).records(committed=committed)
 
     # -- groups and nodes
 
