@@ -315,6 +315,14 @@ def test_serve_advertises_what_it_is_told_to() -> None:
         assert broker.address == "broker.example:7777"
 
 
+def test_serve_takes_the_partitions_of_new_topics() -> None:
+    """As `kohort run` does; it comes before --set."""
+    with serving("--partitions", "4", "--set", "num.partitions=2") as broker:
+        at = ("--bootstrap-server", broker.address)
+        assert kohort("topics", "create", "orders", *at).returncode == 0
+        assert "4 partitions" in kohort("topics", "describe", "orders", *at).stdout
+
+
 def test_a_data_directory_is_for_one_process(tmp_path: Path) -> None:
     """The data is restored; a second broker is refused meanwhile."""
     options = ("--data-dir", str(tmp_path / "data"), "--set", FAST)

@@ -41,6 +41,11 @@ nodes_option = click.option(
     default=1,
     help="Number of brokers in the cluster.",
 )
+partitions_option = click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="Partitions of automatically created topics (num.partitions).",
+)
 faults_option = click.option(
     "--faults",
     metavar="FILE",
@@ -69,6 +74,7 @@ clock_option = click.option(
     " ports.",
 )
 @nodes_option
+@partitions_option
 @click.option(
     "--data-dir",
     metavar="DIR",
@@ -138,6 +144,7 @@ def serve(
     host: str,
     port: int,
     nodes: int,
+    partitions: int | None,
     data_dir: str | None,
     advertise: tuple[str, ...],
     file: str | None,
@@ -168,7 +175,7 @@ def serve(
 
     open_http = None if http is None else http_opener(http, http_token)
     telemetry.configure(log_format, log_level)
-    config = load_config(file, sets)
+    config = load_config(file, with_partitions(sets, partitions))
     raise_descriptors()
     main, listeners, highest = _listeners(advertise)
     last = max(port, highest) + nodes - 1
@@ -196,6 +203,11 @@ def serve(
     except StartError as why:
         fail(str(why), 1)
     sys.exit(0)
+
+
+def with_partitions(sets: tuple[str, ...], partitions: int | None) -> tuple[str, ...]:
+    """The settings of --set, with that of --partitions."""
+    return sets if partitions is None else (*sets, f"num.partitions={partitions}")
 
 
 def _listeners(given: tuple[str, ...]) -> tuple[str | None, dict[int, str], int]:
