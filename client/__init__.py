@@ -36,7 +36,8 @@ if TYPE_CHECKING:
         OffsetAndTimestamp,
         TopicPartition,
     )
-    from kohort.client.producer import Producer, RecordMetadata
+    from kohort.client.producer import Producer
+    from kohort.client.producing.results import RecordMetadata
     from kohort.client.security import OAuthToken
     from kohort.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 
@@ -82,7 +83,7 @@ _MODULES: Final = {
     "Producer": "producer",
     "ProducerConfig": "config",
     "ProducerSettings": "settings",
-    "RecordMetadata": "producer",
+    "RecordMetadata": "producing.results",
     "TopicPartition": "offsets",
 }
 """The module of each name. It is loaded when the name is first used, so that a consumer

@@ -94,6 +94,7 @@ class ProducerSettings(CommonSettings, Generic[K, V], total=False):
     batch_size: int
     buffer_memory: int
     compression_type: CompressionType
+    compression_level: int | None
     max_request_size: int
     max_in_flight_requests_per_connection: int
     retries: int
