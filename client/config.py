@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, get_args
 
 from kohort.client.assignors import ASSIGNORS
-from kohort.client.errors import ConfigError
+from kohort.client.errors import ConfigError, KohortError
+from kohort.client.offsets import RecordMetadata
 from kohort.client.security import (
     MECHANISMS,
     NEEDED,
@@ -371,6 +372,7 @@ class ConsumerConfig(CommonConfig):
     exclude_internal_topics: bool = _flag(default=True)
     key_deserializer: Callable[[bytes], Any] | None = _hook()
     value_deserializer: Callable[[bytes], Any] | None = _hook()
+    on_received: Callable[[Any], object] | None = _hook()
 
     owner: ClassVar[str] = "consumer"
 
@@ -427,6 +429,9 @@ class ProducerConfig(CommonConfig):
     partitioner: Callable[..., int] | None = _hook()
     key_serializer: Callable[[Any], bytes] | None = _hook()
     value_serializer: Callable[[Any], bytes] | None = _hook()
+    on_sent: Callable[[RecordMetadata | None, KohortError | None], object] | None = (
+        _hook()
+    )
 
     owner: ClassVar[str] = "producer"
 

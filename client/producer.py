@@ -21,11 +21,16 @@ from kohort.client.errors import (
 from kohort.client.lifecycle import Client, Lifecycle
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.metadata import PartitionInfo
-from kohort.client.offsets import Committable, TopicPartition, committable
+from kohort.client.offsets import (
+    Committable,
+    RecordMetadata,
+    TopicPartition,
+    committable,
+)
 from kohort.client.producing.accumulator import NEVER, Accumulator
 from kohort.client.producing.batches import OVERHEAD, Headers
 from kohort.client.producing.encoding import check_timestamp, encode
-from kohort.client.producing.results import Delivery, RecordMetadata, Results
+from kohort.client.producing.results import Delivery, Results
 from kohort.client.producing.sender import API, Sender
 from kohort.client.producing.topics import Choice, Topics, no_partition
 from kohort.client.settings import K, ProducerSettings, V
@@ -72,7 +77,7 @@ class Producer(Client, Generic[K, V]):
         self._life = Lifecycle("producer", API)
         self._random = Random()
         self._accumulator = Accumulator(self.config)
-        self._results = Results(self._accumulator)
+        self._results = Results(self._accumulator, self.config.on_sent)
         self._gives_way = False
         # From `start` on:
         self._cluster: Cluster
@@ -406,6 +411,23 @@ class Producer(Client, Generic[K, V]):
             if waiter.done() and not waiter.cancelled() and not waiter.exception():
                 # The caller takes the reserved bytes before another task runs.
                 self._accumulator.release(size)
+
+    def metrics(self) -> dict[str, int]:
+        """Counts since the start.
+
+        Returns:
+            ``records_sent`` and ``batches_sent``, which are delivered;
+            ``records_failed``; ``retries``, the further attempts for batches that were
+            delivered; ``bytes_waiting``, the memory of undelivered records.
+        """
+        results = self._results
+        return {
+            "records_sent": results.sent,
+            "records_failed": results.unsent,
+            "batches_sent": results.batches,
+            "retries": results.retries,
+            "bytes_waiting": self._accumulator.used,
+        }
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Sends all records so far, and waits until they are delivered or have failed.

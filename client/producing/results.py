@@ -8,33 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kohort.client.errors import KohortError
+from kohort.client.hooks import tell
+from kohort.client.offsets import RecordMetadata
 from kohort.client.producing.accumulator import NEVER, Accumulator
 from kohort.client.producing.batches import Batch
 from kohort.protocol.records import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kohort.client.transactions.driver import TransactionDriver
-
-
-class RecordMetadata(NamedTuple):
-    """Topic, partition, offset and timestamp of a record that was sent.
-
-    Attributes:
-        topic: the topic.
-        partition: the partition.
-        offset: -1 if the broker returned none: with acks=0, or for a duplicate whose
-            offset it no longer knows.
-        timestamp: in milliseconds since the epoch: the record's own, or the time of
-            the append with ``message.timestamp.type=LogAppendTime``.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
 
 
 Delivery = asyncio.Future[RecordMetadata]
@@ -45,16 +29,30 @@ class Results:
 
     Args:
         accumulator: the producer's.
+        on_sent: called with the metadata of each record, or with its error.
 
     Attributes:
+        sent: number of records that are delivered.
+        unsent: number of records that have failed.
+        batches: number of batches that are delivered.
+        retries: number of further attempts for them.
         waiters: (bytes, waiter) for each `send` that waits for memory, in order.
         flushes: (order, waiter) for each `flush`.
         transactions: the driver of transactions, if there is a ``transactional.id``.
         wake: wakes the sender; the producer sets it when it starts.
     """
 
-    def __init__(self, accumulator: Accumulator) -> None:
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        on_sent: Callable[[RecordMetadata | None, KohortError | None], object] | None,
+    ) -> None:
         self._accumulator = accumulator
+        self._on_sent = on_sent
+        self.sent = 0
+        self.unsent = 0
+        self.batches = 0
+        self.retries = 0
         self.waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.flushes: list[tuple[int, asyncio.Future[None]]] = []
         self.transactions: TransactionDriver | None = None
@@ -63,12 +61,19 @@ class Results:
     def delivered(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
         """Completes the futures of a written batch."""
         topic, partition = batch.topic, batch.partition
+        self.sent += batch.count
+        self.batches += 1
+        self.retries += max(0, batch.attempts - 1)
         step = 1 if base_offset >= 0 else 0
         offset = base_offset
         for delivery, timestamp in zip(batch.deliveries, batch.timestamps, strict=True):
-            if not delivery.done():
+            if not delivery.done() or self._on_sent is not None:
                 at = timestamp if append_time_ms == NO_TIMESTAMP else append_time_ms
-                delivery.set_result(RecordMetadata(topic, partition, offset, at))
+                metadata = RecordMetadata(topic, partition, offset, at)
+                if not delivery.done():
+                    delivery.set_result(metadata)
+                if self._on_sent is not None:
+                    tell(self._on_sent, metadata, None)
             offset += step
 
     def failed(
@@ -82,12 +87,17 @@ class Results:
     def _fail_deliveries(
         self, batch: Batch, error: KohortError, messages: Mapping[int, str]
     ) -> None:
+        self.unsent += batch.count
         for number, delivery in enumerate(batch.deliveries):
-            if delivery.done():
+            if delivery.done() and self._on_sent is None:
                 continue
             each = error.copy()  # a traceback for each waiter
             if messages.get(number):
                 each.message = messages[number]
+            if self._on_sent is not None:
+                tell(self._on_sent, None, each)
+            if delivery.done():
+                continue
             delivery.set_exception(each)
             if self.transactions is not None:
                 delivery.exception()  # the transaction reports it, too
