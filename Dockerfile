@@ -29,13 +29,19 @@ FROM python:3.13-slim
 RUN useradd --system --no-create-home kohort \
     && install -d -o kohort -g kohort /var/lib/kohort
 COPY --from=build /opt/kohort /opt/kohort
-ENV PATH="/opt/kohort/bin:$PATH" PYTHONUNBUFFERED=1
+# For the commands in the container: `docker exec NAME kohort why billing`. The token is no
+# secret; give another one (-e KOHORT_HTTP_TOKEN=...) where others reach the HTTP port.
+ENV PATH="/opt/kohort/bin:$PATH" PYTHONUNBUFFERED=1 \
+    KOHORT_BOOTSTRAP_SERVERS=127.0.0.1:9092 \
+    KOHORT_HTTP=http://127.0.0.1:9080 KOHORT_HTTP_TOKEN=kohort
 USER kohort
 VOLUME /var/lib/kohort
-EXPOSE 9092
+# Kafka for clients of the host and for clients in containers, and HTTP.
+EXPOSE 9092 29092 9080
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=5s --retries=3 \
-    CMD ["kohort", "ping", "--bootstrap-server", "127.0.0.1:9092"]
+    CMD ["kohort", "ping"]
 ENTRYPOINT ["kohort"]
 CMD ["serve", "--host", "0.0.0.0", "--advertise", "127.0.0.1:9092", \
+     "--advertise", "29092=kohort:29092", "--http", "0.0.0.0:9080", \
      "--data-dir", "/var/lib/kohort"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kohort.broker.config import ConfigError
 
 MAX_PORT = 65535
@@ -9,26 +11,35 @@ MAX_PORT = 65535
 
 def started_with(
     node_id: int,
-    listens_on: tuple[str, int],
-    advertised: tuple[str, int],
+    listens_on: Sequence[tuple[str, int]],
+    advertised: Sequence[tuple[str, int]],
     log_dir: str,
 ) -> dict[str, str]:
     """Returns values by key, as a configuration file of Kafka would have them.
 
     Args:
         node_id: its id.
-        listens_on: its host and port.
-        advertised: host and port for clients.
+        listens_on: host and port of each listener.
+        advertised: host and port for the clients of each listener.
         log_dir: the folder of its logs.
     """
     return {
-        "advertised.listeners": f"PLAINTEXT://{address(*advertised)}",
+        "advertised.listeners": _named(advertised, listens_on),
         "broker.id": str(node_id),
-        "listeners": f"PLAINTEXT://{address(*listens_on)}",
+        "listeners": _named(listens_on, listens_on),
         "log.dirs": log_dir,
         "node.id": str(node_id),
         "process.roles": "broker,controller",
     }
+
+
+def _named(
+    addresses: Sequence[tuple[str, int]], listens_on: Sequence[tuple[str, int]]
+) -> str:
+    """Addresses with the names of their listeners: those of Kafka are unique."""
+    names = ["PLAINTEXT", *(f"PLAINTEXT_{port}" for _, port in listens_on[1:])]
+    pairs = zip(names, addresses, strict=True)
+    return ",".join(f"{name}://{address(*each)}" for name, each in pairs)
 
 
 def address(host: str, port: int) -> str:

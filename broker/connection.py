@@ -131,14 +131,18 @@ class Connection(asyncio.Protocol):
         "_work",
         "_worked_on",
         "client_address",
+        "listener",
         "node",
         "reads",
         "software_name",
         "software_version",
     )
 
-    def __init__(self, node: Node, connections: set[Connection]) -> None:
+    def __init__(
+        self, node: Node, connections: set[Connection], listener: int = 0
+    ) -> None:
         self.node = node
+        self.listener = listener
         self.client_address = ""
         self.reads = 0
         self.software_name = ""

@@ -188,6 +188,7 @@ class Peer(Protocol):
 
     software_name: str
     software_version: str
+    listener: int
 
     def send(self, request: Request, parts: list[Buffer]) -> None:
         """Sends the response to its request; no parts means no response."""

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, get_args
 
 from kohort.broker import telemetry, transports
@@ -72,13 +73,13 @@ def _path(folder: str | os.PathLike[str] | None) -> Path | None:
 
 
 class Listener:
-    """The port of one node.
+    """The ports of one node.
 
     Args:
         node: the node that answers there.
         host: address to listen on.
-        port: port to listen on; 0 lets the system pick one, which the node keeps when
-            it is started again.
+        ports: ports to listen on, those of ``--port`` first; 0 lets the system pick
+            one, which the node keeps when it is started again.
         opened: called with each new connection.
     """
 
@@ -86,37 +87,45 @@ class Listener:
         self,
         node: Node,
         host: str,
-        port: int,
+        ports: Sequence[int],
         opened: Callable[[Connection], object] = id,
     ) -> None:
         self.node = node
         self._opened = opened
         self.host = host
-        self.port = port
+        self.ports = [*ports]
         self.connections: set[Connection] = set()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
     async def bind(self) -> None:
-        """Takes the port; clients cannot connect yet.
+        """Takes the ports; clients cannot connect yet.
 
         Raises:
-            OSError: the address is not available.
+            OSError: an address is not available: `filename`.
         """
-        # Otherwise two brokers on one port would silently share its connections.
-        self._server = await asyncio.get_running_loop().create_server(
-            self._connection,
-            self.host,
-            self.port,
-            backlog=BACKLOG,
-            reuse_port=False,
-            start_serving=False,
-        )
-        for listening in self._server.sockets:
-            transports.send_unpaced(listening)
-        self.port = self._server.sockets[0].getsockname()[1]
+        # Those of a start that was given up are closed.
+        self._servers = []
+        for number, port in enumerate(self.ports):
+            try:
+                # With `reuse_port` two brokers would silently share connections.
+                server = await asyncio.get_running_loop().create_server(
+                    partial(self._connection, number),
+                    self.host,
+                    port,
+                    backlog=BACKLOG,
+                    reuse_port=False,
+                    start_serving=False,
+                )
+            except OSError as error:
+                error.filename = address(self.host, port)
+                raise
+            self._servers.append(server)
+            for listening in server.sockets:
+                transports.send_unpaced(listening)
+            self.ports[number] = server.sockets[0].getsockname()[1]
 
-    def _connection(self) -> Connection:
-        connection = Connection(self.node, self.connections)
+    def _connection(self, number: int) -> Connection:
+        connection = Connection(self.node, self.connections, number)
         self._opened(connection)
         return connection
 
@@ -126,22 +135,22 @@ class Listener:
         Raises:
             OSError: another process listens on the port.
         """
-        assert self._server is not None
         self.node.is_open = True
-        await self._server.start_serving()
+        for server in self._servers:
+            await server.start_serving()
 
     def close(self) -> None:
         """Stops accepting."""
         self.node.is_open = False
-        if self._server is not None:
-            loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        for server in self._servers:
             # Windows' loop has no readers.
             with contextlib.suppress(NotImplementedError):
-                for listening in self._server.sockets:
+                for listening in server.sockets:
                     loop.remove_reader(listening.fileno())
             # A socket accepted at this moment still becomes a connection, which sees
             # that the node is not open; a closed server would drop it.
-            loop.call_soon(self._server.close)
+            loop.call_soon(server.close)
 
     async def drain(self) -> None:
         """Sends pending responses, and closes all connections."""
@@ -150,9 +159,8 @@ class Listener:
             await asyncio.wait(open_ones, timeout=DRAIN_SECONDS)
         for connection in list(self.connections):
             connection.abort()
-        if self._server is not None:
-            await self._server.wait_closed()
-            self._server = None
+        while self._servers:
+            await self._servers.pop().wait_closed()
 
 
 class Broker:
@@ -168,6 +176,9 @@ class Broker:
             consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
             broker.run(broker.stop_node(2))
 
+    The defaults are Kafka's; those of the pytest fixture, and of `kohort.Kohort()`, are
+    without an initial rebalance delay and with sessions as short as clients like.
+
     Args:
         config: Kafka's configuration keys and their values, or a `Config`.
         host: address to listen on.
@@ -176,6 +187,8 @@ class Broker:
         advertise: "host:port" in responses to clients, if it differs from the address;
             a port of 0 stands for the one listened on. It applies to the first node;
             further nodes use the following ports.
+        listeners: further ports to listen on, each with its own `advertise`, for
+            example for clients in containers; further nodes use the following ports.
         seed: makes ids repeatable; None for random ones.
         nodes: number of nodes. Their ids are ``node.id`` and the following ones.
         data_dir: folder for topics, groups and offsets, in Kafka's formats; None keeps
@@ -206,6 +219,7 @@ class Broker:
         host: str = "127.0.0.1",
         port: int = 0,
         advertise: str | None = None,
+        listeners: Mapping[int, str] | None = None,
         seed: int | None = None,
         nodes: int = 1,
         data_dir: str | os.PathLike[str] | None = None,
@@ -230,7 +244,9 @@ class Broker:
         self._faulty_class: type[Connection] | None = None
         self.host = host
         self.port = port
-        self._advertise = None if advertise is None else _advertised(advertise)
+        self._advertise = [None if advertise is None else _advertised(advertise)]
+        self._advertise += [_advertised(text) for text in (listeners or {}).values()]
+        self._further_ports = [*(listeners or {})]
         self._seed = seed
         self._replacements = 0
         self._node_count = nodes
@@ -334,6 +350,11 @@ class Broker:
             raise
         return thread.submit(work).result()
 
+    @property
+    def thread(self) -> LoopThread | None:
+        """The thread of a ``with`` block; None outside of one."""
+        return self._thread
+
     def _own_thread(self) -> LoopThread:
         if self._thread is None:
             from kohort.broker.thread import StoppedError
@@ -383,7 +404,7 @@ class Broker:
         try:
             for number, node in enumerate(self.cluster.nodes.values()):
                 await self._bind(node, number)
-            self.port = self._listeners[self.config["node.id"]].port
+            self.port = self._listeners[self.config["node.id"]].ports[0]
             self._open_events_topic()
             # When clients connect, all ports are known and groups are loading.
             self.cluster.load_coordinators()
@@ -499,28 +520,34 @@ class Broker:
     async def _bind(self, node: Node, number: int) -> None:
         before = self._listeners.get(node.id)
         if before is not None:
-            port = before.port
+            ports = before.ports
         else:
-            port = self.port + number if self.port else 0
+            first = (self.port, *self._further_ports)
+            ports = [port + number if port else 0 for port in first]
         listener = self._listeners[node.id] = Listener(
-            node, self.host, port, self._ask_for_faults
+            node, self.host, ports, self._ask_for_faults
         )
         await listener.bind()
-        node.host, node.port = self._advertised(listener.port, number)
+        node.addresses = [
+            self._advertised(advertise, port, number)
+            for advertise, port in zip(self._advertise, listener.ports, strict=True)
+        ]
         node.started_with = started_with(
             node.id,
-            (self.host, listener.port),
-            (node.host, node.port),
+            [(self.host, port) for port in listener.ports],
+            node.addresses,
             self.cluster.log_dir,
         )
 
-    def _advertised(self, port: int, number: int) -> tuple[str, int]:
-        if self._advertise is None:
+    def _advertised(
+        self, advertise: tuple[str, int] | None, port: int, number: int
+    ) -> tuple[str, int]:
+        if advertise is None:
             # Clients cannot connect to "all addresses", so they get this machine's
             # name.
             anywhere = self.host in {"", "0.0.0.0", "::"}  # noqa: S104 - compared only
             return (socket.gethostname() if anywhere else self.host), port
-        host, first = self._advertise
+        host, first = advertise
         return host, first + number if first else port
 
     async def wait_until_loaded(self) -> None:

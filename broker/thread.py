@@ -52,6 +52,7 @@ class LoopThread:
         self._ended = asyncio.Event()
         # A daemon: an interrupted program ends although its broker still runs.
         self._thread = threading.Thread(target=self._main, name="kohort", daemon=True)
+        self._is_guest = False
 
     def start(self) -> None:
         """Starts the thread; when it returns, the context has been entered.
@@ -63,10 +64,15 @@ class LoopThread:
         self._thread.start()
         self._loop = self._started.result()
 
+    def join(self, host: LoopThread) -> None:
+        """Uses a running thread, in place of `start`; `stop` lets it run on."""
+        self._loop, self._thread = host._running(), host._thread
+        self._is_guest = True
+
     def stop(self) -> None:
         """Leaves the context and ends the thread; further calls do nothing."""
         loop, self._loop = self._loop, None
-        if loop is not None:
+        if loop is not None and not self._is_guest:
             loop.call_soon_threadsafe(self._ended.set)
             self._thread.join()
 

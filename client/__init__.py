@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from kohort.client.offsets import (
         OffsetAndMetadata,
         OffsetAndTimestamp,
+        RecordMetadata,
         TopicPartition,
     )
-    from kohort.client.producer import Producer, RecordMetadata
+    from kohort.client.producer import Producer
     from kohort.client.security import OAuthToken
     from kohort.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 
@@ -82,7 +83,7 @@ _MODULES: Final = {
     "Producer": "producer",
     "ProducerConfig": "config",
     "ProducerSettings": "settings",
-    "RecordMetadata": "producer",
+    "RecordMetadata": "offsets",
     "TopicPartition": "offsets",
 }
 """The module of each name. It is loaded when the name is first used, so that a consumer

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, get_args
 
 from kohort.client.assignors import ASSIGNORS
-from kohort.client.errors import ConfigError
+from kohort.client.errors import ConfigError, KohortError
+from kohort.client.offsets import RecordMetadata
 from kohort.client.security import (
     MECHANISMS,
     NEEDED,
@@ -371,6 +372,7 @@ class ConsumerConfig(CommonConfig):
     exclude_internal_topics: bool = _flag(default=True)
     key_deserializer: Callable[[bytes], Any] | None = _hook()
     value_deserializer: Callable[[bytes], Any] | None = _hook()
+    on_received: Callable[[Any], object] | None = _hook()
 
     owner: ClassVar[str] = "consumer"
 
@@ -400,6 +402,10 @@ class ConsumerConfig(CommonConfig):
             )
 
 
+LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}
+"""The levels of a codec, as in Kafka's ``compression.*.level`` (KIP-390)."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProducerConfig(CommonConfig):
     """Settings of a producer."""
@@ -413,6 +419,7 @@ class ProducerConfig(CommonConfig):
     batch_size: int = _number(16_384, 0, INT32_MAX)
     buffer_memory: int = _number(32 * 1024 * 1024, 0)
     compression_type: CompressionType = _choice("none", CompressionType)
+    compression_level: int | None = _number(None, -131_072)
     max_request_size: int = _number(1024 * 1024, 0, INT32_MAX)
     max_in_flight_requests_per_connection: int = _number(5, 1, INT32_MAX)
     retries: int = _number(INT32_MAX, 0, INT32_MAX)
@@ -422,11 +429,15 @@ class ProducerConfig(CommonConfig):
     partitioner: Callable[..., int] | None = _hook()
     key_serializer: Callable[[Any], bytes] | None = _hook()
     value_serializer: Callable[[Any], bytes] | None = _hook()
+    on_sent: Callable[[RecordMetadata | None, KohortError | None], object] | None = (
+        _hook()
+    )
 
     owner: ClassVar[str] = "producer"
 
     def check(self) -> None:
         """As above."""
+        self._check_level()
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
             raise ConfigError(
                 f"delivery_timeout_ms: {self.delivery_timeout_ms} is below linger_ms "
@@ -440,6 +451,16 @@ class ProducerConfig(CommonConfig):
         if wanted is not None:
             for key, why in self._against_idempotence():
                 raise ConfigError(f"{key}: {why} with {wanted}")
+
+    def _check_level(self) -> None:
+        level, codec = self.compression_level, self.compression_type
+        if level is not None:
+            if codec not in LEVELS:
+                raise ConfigError(f"compression_level: {codec} has no levels")
+            least, most = LEVELS[codec]
+            if not least <= level <= most:
+                wanted = f"must be {least} to {most} for {codec}"
+                raise ConfigError(f"compression_level: {level} {wanted}")
 
     def _against_idempotence(self) -> list[tuple[str, str]]:
         found = []

@@ -609,6 +609,21 @@ class Consumer(Client, Generic[K, V]):
         """As `getmany`, of all partitions."""
         return await self.getmany(timeout_ms=timeout_ms, max_records=max_records)
 
+    def metrics(self) -> dict[str, int]:
+        """Counts since the start.
+
+        Returns:
+            ``records_received``, by the application; ``fetches``, the Fetch responses.
+
+        Raises:
+            ClosedError: the consumer is not started.
+        """
+        self._life.check()
+        return {
+            "records_received": self._fetcher.received,
+            "fetches": self._fetcher.fetches,
+        }
+
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
         """The next record; waits for it.
 

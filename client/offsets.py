@@ -22,6 +22,24 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
+class RecordMetadata(NamedTuple):
+    """Topic, partition, offset and timestamp of a record that was sent.
+
+    Attributes:
+        topic: the topic.
+        partition: the partition.
+        offset: -1 if the broker returned none: with acks=0, or for a duplicate whose
+            offset it no longer knows.
+        timestamp: in milliseconds since the epoch: the record's own, or the time of
+            the append with ``message.timestamp.type=LogAppendTime``.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
 def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """The numbers of partitions, by topic."""
     found: dict[str, list[int]] = {}

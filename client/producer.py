@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from kohort.client.config import ProducerConfig
 from kohort.client.errors import (
@@ -21,15 +21,20 @@ from kohort.client.errors import (
 from kohort.client.lifecycle import Client, Lifecycle
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.metadata import PartitionInfo
-from kohort.client.offsets import Committable, TopicPartition, committable
+from kohort.client.offsets import (
+    Committable,
+    RecordMetadata,
+    TopicPartition,
+    committable,
+)
 from kohort.client.producing.accumulator import NEVER, Accumulator
-from kohort.client.producing.batches import OVERHEAD, Batch, Headers
+from kohort.client.producing.batches import OVERHEAD, Headers
 from kohort.client.producing.encoding import check_timestamp, encode
+from kohort.client.producing.results import Delivery, Results
 from kohort.client.producing.sender import API, Sender
 from kohort.client.producing.topics import Choice, Topics, no_partition
 from kohort.client.settings import K, ProducerSettings, V
 from kohort.client.transactions.driver import TransactionDriver
-from kohort.protocol.records import NO_TIMESTAMP
 
 if TYPE_CHECKING:  # a producer does not load the consumer
     from kohort.client.consuming.consumer_group import ConsumerGroupMetadata
@@ -40,27 +45,6 @@ CLOSE_MS = 30_000
 """Default time limit of `close`."""
 _LAST_MS = 500
 """The last part of that time, reserved for closing the connections."""
-
-
-class RecordMetadata(NamedTuple):
-    """Topic, partition, offset and timestamp of a record that was sent.
-
-    Attributes:
-        topic: the topic.
-        partition: the partition.
-        offset: -1 if the broker returned none: with acks=0, or for a duplicate whose
-            offset it no longer knows.
-        timestamp: in milliseconds since the epoch: the record's own, or the time of
-            the append with ``message.timestamp.type=LogAppendTime``.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-
-
-Delivery = asyncio.Future[RecordMetadata]
 
 
 class Producer(Client, Generic[K, V]):
@@ -93,9 +77,7 @@ class Producer(Client, Generic[K, V]):
         self._life = Lifecycle("producer", API)
         self._random = Random()
         self._accumulator = Accumulator(self.config)
-        # (bytes, waiter) for each `send` that waits for memory, in order.
-        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._flushes: list[tuple[int, asyncio.Future[None]]] = []
+        self._results = Results(self._accumulator, self.config.on_sent)
         self._gives_way = False
         # From `start` on:
         self._cluster: Cluster
@@ -127,12 +109,14 @@ class Producer(Client, Generic[K, V]):
         self._topics = Topics(cluster, config, self._accumulator.fits, self._random)
         if config.transactional_id is not None:
             self._transactions = TransactionDriver(
-                cluster, config, config.transactional_id, self
+                cluster, config, config.transactional_id, self._results
             )
+            self._results.transactions = self._transactions
             core = self._transactions.core
         self._sender = Sender(
-            cluster, config, self._accumulator, self, self._random, core
+            cluster, config, self._accumulator, self._results, self._random, core
         )
+        self._results.wake = self._sender.wake
         if self._transactions is not None:
             try:
                 await self._transactions.start()
@@ -151,7 +135,7 @@ class Producer(Client, Generic[K, V]):
 
     async def _close(self, timeout_ms: int) -> None:
         until = self._cluster.clock() + timeout_ms / 1000
-        waiters, self._waiters = self._waiters, deque()
+        waiters, self._results.waiters = self._results.waiters, deque()
         for _, waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(self._life.closed_error())
@@ -168,8 +152,8 @@ class Producer(Client, Generic[K, V]):
                 error = ClosedError(
                     what, api=API, topic=batch.topic, partition=batch.partition
                 )
-                self.failed(batch, error, {})
-            self.progressed()
+                self._results.failed(batch, error, {})
+            self._results.progressed()
             left_ms = max(0, int((until - self._cluster.clock()) * 1000))
             try:
                 await self._sender.stop()
@@ -235,7 +219,7 @@ class Producer(Client, Generic[K, V]):
                 deadline = self._cluster.deadline(self.config.max_block_ms)
                 choice = await self._topics.find(topic, partition, deadline)
             size = len(tail) + OVERHEAD
-            if self._waiters or not self._accumulator.has_room(size):
+            if self._results.waiters or not self._accumulator.has_room(size):
                 if deadline is None:
                     deadline = self._cluster.deadline(self.config.max_block_ms)
                 await self._wait_for_room(topic, size, deadline)
@@ -406,14 +390,14 @@ class Producer(Client, Generic[K, V]):
         """Waits until there is memory, in the order of calls."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         entry = (size, waiter)
-        self._waiters.append(entry)
+        self._results.waiters.append(entry)
         self._accumulator.is_starved = True
         self._sender.wake()
         try:
             async with asyncio.timeout(max(0.0, deadline - self._cluster.clock())):
                 await waiter
         except BaseException as error:
-            self._loop.call_soon(self.progressed)
+            self._loop.call_soon(self._results.progressed)
             if not isinstance(error, TimeoutError):
                 raise
             raise RequestTimedOutError(
@@ -422,11 +406,28 @@ class Producer(Client, Generic[K, V]):
                 topic=topic,
             ) from None
         finally:
-            if entry in self._waiters:
-                self._waiters.remove(entry)
+            if entry in self._results.waiters:
+                self._results.waiters.remove(entry)
             if waiter.done() and not waiter.cancelled() and not waiter.exception():
                 # The caller takes the reserved bytes before another task runs.
                 self._accumulator.release(size)
+
+    def metrics(self) -> dict[str, int]:
+        """Counts since the start.
+
+        Returns:
+            ``records_sent`` and ``batches_sent``, which are delivered;
+            ``records_failed``; ``retries``, the further attempts for batches that were
+            delivered; ``bytes_waiting``, the memory of undelivered records.
+        """
+        results = self._results
+        return {
+            "records_sent": results.sent,
+            "records_failed": results.unsent,
+            "batches_sent": results.batches,
+            "retries": results.retries,
+            "bytes_waiting": self._accumulator.used,
+        }
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Sends all records so far, and waits until they are delivered or have failed.
@@ -449,7 +450,7 @@ class Producer(Client, Generic[K, V]):
             return
         done: asyncio.Future[None] = self._loop.create_future()
         entry = (order, done)
-        self._flushes.append(entry)
+        self._results.flushes.append(entry)
         self._sender.wake()
         seconds = None if timeout_ms is None else timeout_ms / 1000
         try:
@@ -458,79 +459,5 @@ class Producer(Client, Generic[K, V]):
         except TimeoutError:
             raise RequestTimedOutError(f"not flushed in {timeout_ms} ms") from None
         finally:
-            if entry in self._flushes:
-                self._flushes.remove(entry)
-
-    # -- results of batches, from the sender
-
-    def delivered(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
-        """Completes the futures of a written batch."""
-        topic, partition = batch.topic, batch.partition
-        step = 1 if base_offset >= 0 else 0
-        offset = base_offset
-        for delivery, timestamp in zip(batch.deliveries, batch.timestamps, strict=True):
-            if not delivery.done():
-                at = timestamp if append_time_ms == NO_TIMESTAMP else append_time_ms
-                delivery.set_result(RecordMetadata(topic, partition, offset, at))
-            offset += step
-
-    def failed(
-        self, batch: Batch, error: KohortError, messages: Mapping[int, str]
-    ) -> None:
-        """Fails the futures of a batch."""
-        if self._transactions is not None:
-            error = self._transactions.failed(error)
-        self._fail_deliveries(batch, error, messages)
-
-    def _fail_deliveries(
-        self, batch: Batch, error: KohortError, messages: Mapping[int, str]
-    ) -> None:
-        for number, delivery in enumerate(batch.deliveries):
-            if delivery.done():
-                continue
-            each = error.copy()  # a traceback for each waiter
-            if messages.get(number):
-                each.message = messages[number]
-            delivery.set_exception(each)
-            if self._transactions is not None:
-                delivery.exception()  # the transaction reports it, too
-
-    def progressed(self) -> None:
-        """Wakes calls that wait for memory, and completes flushes."""
-        accumulator, waiters = self._accumulator, self._waiters
-        while waiters and accumulator.has_room(waiters[0][0]):
-            size, waiter = waiters.popleft()
-            if not waiter.done():
-                accumulator.reserve(size)
-                waiter.set_result(None)
-        accumulator.is_starved = bool(waiters)
-        oldest = accumulator.oldest
-        for order, done in self._flushes:
-            if order <= oldest and not done.done():
-                done.set_result(None)
-        if self._transactions is not None:
-            self._transactions.wake()
-
-    # -- batches of a transaction, for its driver
-
-    @property
-    def has_batches(self) -> bool:
-        """True if batches are undelivered."""
-        return self._accumulator.oldest < NEVER
-
-    def take_id(self, producer_id: int, epoch: int) -> None:
-        """Numbers further batches with this id."""
-        self._accumulator.ids.assign(producer_id, epoch)
-
-    def drop_batches(self, error: KohortError, *, all_of_them: bool) -> None:
-        """Fails all batches, or those that were never sent."""
-        accumulator = self._accumulator
-        drop = accumulator.abandon if all_of_them else accumulator.drop_unsent
-        for batch in drop():
-            where = {"topic": batch.topic, "partition": batch.partition}
-            self._fail_deliveries(batch, error.copy(**where), {})
-
-    def resume(self) -> None:
-        """Sends batches that can be sent now."""
-        self.progressed()
-        self._sender.wake()
+            if entry in self._results.flushes:
+                self._results.flushes.remove(entry)

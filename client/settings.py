@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, TypedDict
 
 from kohort.client.config import (
     Acks,
@@ -20,6 +20,8 @@ from kohort.client.config import (
     OffsetReset,
     SecurityProtocol,
 )
+from kohort.client.errors import KohortError
+from kohort.client.offsets import RecordMetadata
 from kohort.client.security import Authenticate, SaslMechanism, TokenProvider
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ class ConsumerSettings(CommonSettings, Generic[K, V], total=False):
     exclude_internal_topics: bool
     key_deserializer: Callable[[bytes], K] | None
     value_deserializer: Callable[[bytes], V] | None
+    on_received: Callable[[Any], object] | None
 
 
 class ProducerSettings(CommonSettings, Generic[K, V], total=False):
@@ -94,6 +97,7 @@ class ProducerSettings(CommonSettings, Generic[K, V], total=False):
     batch_size: int
     buffer_memory: int
     compression_type: CompressionType
+    compression_level: int | None
     max_request_size: int
     max_in_flight_requests_per_connection: int
     retries: int
@@ -103,6 +107,7 @@ class ProducerSettings(CommonSettings, Generic[K, V], total=False):
     partitioner: Callable[..., int] | None
     key_serializer: Callable[[K], bytes] | None
     value_serializer: Callable[[V], bytes] | None
+    on_sent: Callable[[RecordMetadata | None, KohortError | None], object] | None
 
 
 class AdminSettings(CommonSettings, total=False):

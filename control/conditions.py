@@ -502,8 +502,11 @@ def _behind(partition: group_views.Partition, lag: group_views.Lag) -> str:
 class IsSettled(Condition):
     """No partition waits for its new owner, so the account of delivery is final."""
 
-    unheard = _NEVER
     words = "has fetched from each partition that moved"
+
+    def concerns(self, notice: Notice) -> bool:  # noqa: ARG002 - as a condition has it
+        """False: the account of delivery takes an event later, and says so."""
+        return False
 
     def is_met(self) -> bool:
         """True if the condition holds now."""

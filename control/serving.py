@@ -203,8 +203,8 @@ async def _start(broker: Broker) -> None:
     except (DataDirError, StorageError) as error:
         raise StartError(str(error)) from None
     except OSError as error:
-        # Nodes have their ports once they listen, one after the other.
-        listening = sum(node.port > 0 for node in broker.cluster.nodes.values())
-        port = broker.port and broker.port + listening
+        host, port = broker.host, broker.port
+        if error.filename is not None:
+            host, port = parse_address(error.filename)
         taken = "--port 0 picks a free one"
-        raise StartError(why_not(broker.host, port, error, taken)) from None
+        raise StartError(why_not(host, port, error, taken)) from None

@@ -68,7 +68,8 @@ def start(cores: int = 0) -> SparkSession:
             from pyspark.sql.connect.session import SparkSession as Session
     except ImportError as error:
         raise LocalEngineProblem(
-            f"the local engine needs Sail ({error}): pip install 'kohort[pipeline]'"
+            f"the local engine needs Sail ({error}): in a checkout of kohort,"
+            " pip install '.[pipeline]'"
         ) from error
     folder = TemporaryDirectory(prefix="kohort-rows-")
     with _environment({_CORES: str(cores)}):

@@ -182,7 +182,8 @@ def connect(
         from pyspark.sql.connect.session import SparkSession as Session
     except ImportError as error:
         raise SparkProblem(
-            f"--remote needs PySpark ({error}): pip install 'kohort[pipeline]'"
+            f"--remote needs PySpark ({error}): in a checkout of kohort,"
+            " pip install '.[pipeline]'"
         ) from error
     os.environ[CONNECT_MODE] = "1"
     try:
@@ -245,9 +246,9 @@ def _pyspark() -> tuple[Any, Any, Any]:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkProblem(
-            f"Spark needs PySpark ({error}): pip install 'kohort[spark]'. Except for"
-            " streams and clusters, the local engine is enough, and needs no Java:"
-            " pip install 'kohort[pipeline]'"
+            f"Spark needs PySpark ({error}): in a checkout of kohort,"
+            " pip install '.[spark]'. Except for streams and clusters, the local engine"
+            " is enough, and needs no Java: pip install '.[pipeline]'"
         ) from error
     return SparkContext, SparkConf, SparkSession
 

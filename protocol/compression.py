@@ -96,8 +96,13 @@ class DamagedError(WireError):
     """Data cannot be decompressed."""
 
 
-def compress(codec: int, data: bytes) -> bytes:
+def compress(codec: int, data: bytes, level: int | None = None) -> bytes:
     """Compresses data for a batch of this codec.
+
+    Args:
+        codec: 0 to 4.
+        data: the data.
+        level: as in ``compression.*.level``; None is the codec's default.
 
     Raises:
         WireError: the codec is unknown.
@@ -107,8 +112,8 @@ def compress(codec: int, data: bytes) -> bytes:
     if codec == ZSTD:
         import cramjam
 
-        return bytes(cramjam.zstd.compress(data))
-    return b"".join(compress_in_pieces(codec, data))
+        return bytes(cramjam.zstd.compress(data, level))
+    return b"".join(compress_pieces(codec, [data], level))
 
 
 def compress_in_pieces(codec: int, data: Buffer) -> Iterator[bytes]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from kohort.broker.server import Broker
 from kohort.testing import topics
 from kohort.testing.clock import Clock
 from kohort.testing.faults import Faults
 from kohort.testing.group import Group
+from kohort.testing.marker import TEST_CONFIG
 from kohort.testing.processes import Process
 from kohort.testing.thread import BrokerThread
 from kohort.testing.topics import Record, Records, Topic
@@ -32,13 +33,17 @@ class NodeChange(Handle):
 
 
 class Kohort:
-    """A Kafka broker of one test.
+    """A Kafka broker with the verbs of a test.
 
-    It runs in a separate thread, so that async and blocking tests use it alike, and is
-    stopped when the test ends.
+    It runs in a separate thread, so that async and blocking tests use it alike. The
+    fixture stops it when the test ends; elsewhere `close` does, or the end of a block:
+
+        with Kohort() as kohort:
+            kohort.topic("orders", partitions=6)
 
     Args:
-        broker: the broker, not started yet.
+        broker: the broker, not started yet, or one of a ``with`` block, which runs on
+            after `close`. None: as of the fixture in a test without a marker.
 
     Attributes:
         bootstrap_servers: "host:port" of each node, for clients.
@@ -48,9 +53,12 @@ class Kohort:
         processes: the programs that the test has started.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker | None = None) -> None:
+        if broker is None:
+            broker = Broker(TEST_CONFIG, watch_fetches=True)
         self._thread = BrokerThread(broker)
         self._thread.start()
+        self._thread.call(self._record)
         self._waits = Waits(self._thread)
         self._control: Control | None = None
         self.bootstrap_servers = broker.bootstrap_servers
@@ -74,6 +82,16 @@ class Kohort:
     def __repr__(self) -> str:
         """Its addresses."""
         return f"<Kohort at {self.bootstrap_servers}>"
+
+    def _record(self) -> None:
+        # The first use of the recorder binds it to the broker's loop.
+        self.broker.requests.record()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def broker(self) -> Broker:
@@ -115,13 +133,18 @@ class Kohort:
         topic.produce(records)
         return topic
 
-    def records(self, topic: str) -> list[Record]:
+    def records(self, topic: str, *, committed: bool = False) -> list[Record]:
         """All records of a topic, by partition and offset.
+
+        Args:
+            topic: its name.
+            committed: True for those that a ``read_committed`` consumer gets; False:
+                also those of aborted and open transactions.
 
         Raises:
             TopicError: the topic is unknown; lists those that exist.
         """
-        return Topic(self._thread, topic).records()
+        return Topic(self._thread, topic).records(committed=committed)
 
     # -- groups and nodes
 
@@ -286,6 +309,17 @@ class Kohort:
             return []
         accounting.settle()
         return [accounting.delivery(g) for g in sorted(accounting.deliveries.groups)]
+
+    def misses(self) -> list[str]:
+        """A line about each fault that has struck nothing."""
+        return self._thread.read(self._misses)
+
+    def _misses(self) -> list[str]:
+        from kohort.broker.faults.misses import miss
+
+        topics = self.broker.cluster.topics.by_name
+        rules = [rule for rule in self.broker.faults.rules if not rule.strikes]
+        return [miss(rule, self.broker.requests.find(), topics) for rule in rules]
 
     def close(self) -> None:
         """Kills the processes, and stops the broker; the fixture calls it.

@@ -7,8 +7,9 @@ pay for this file alone.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -40,6 +41,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the marker."""
     config.addinivalue_line("markers", MARKER)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)  # before pytest-asyncio looks for marks
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class,
+) -> Generator[None, Any, Any]:
+    """Marks async tests with a broker for pytest-asyncio, whose mode may be strict.
+
+    A test with the mark of another plugin for async tests is left to that one.
+    """
+    made = yield
+    if made and collector.config.pluginmanager.hasplugin("asyncio"):
+        for item in made if isinstance(made, list) else [made]:
+            if _is_left_to_us(item):
+                item.add_marker(pytest.mark.asyncio)
+    return made
+
+
+def _is_left_to_us(item: pytest.Item | pytest.Collector) -> bool:
+    return (
+        isinstance(item, pytest.Function)
+        and iscoroutinefunction(item.obj)
+        and "kohort" in item.fixturenames
+        and "anyio_backend" not in item.fixturenames
+        and not any(map(item.get_closest_marker, ("asyncio", "anyio", "trio")))
+    )
 
 
 @pytest.fixture(name="kohort")

@@ -37,7 +37,7 @@ def sections(kohort: Kohort, test: str, artifacts: Path | None) -> list[Section]
     """
     events = kohort.events()
     found = [*_stories(events, _now_ns(kohort)), *_deliveries(kohort)]
-    found += _faults(events)
+    found += _faults(kohort, events)
     for process in kohort.processes:
         found += _output(process)
     if artifacts is not None:
@@ -67,7 +67,7 @@ def _deliveries(kohort: Kohort) -> Iterator[Section]:
             yield f"kohort delivery {found.group}", _start_of(lines, STORY_LINES)
 
 
-def _faults(events: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
+def _faults(kohort: Kohort, events: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
     struck = Counter(
         f"{event['fault']}: {event['cause']}"
         + (f" {event['error']}" if event["error"] else "")
@@ -76,11 +76,12 @@ def _faults(events: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
         for event in events
         if event["kind"] == "fault_struck"
     )
-    if struck:
-        lines = [
-            f"{what}, {'once' if count == 1 else f'{count} times'}"
-            for what, count in struck.items()
-        ]
+    lines = [
+        f"{what}, {'once' if count == 1 else f'{count} times'}"
+        for what, count in struck.items()
+    ]
+    lines += kohort.misses()
+    if lines:
         yield "kohort faults", _end_of(lines, STORY_LINES)
 
 

@@ -37,7 +37,6 @@ def start(request: pytest.FixtureRequest) -> Kohort:
     else:
         for rule in settings.faults:
             broker.faults.add(rule)
-    broker.requests.record()
     return Kohort(broker)
 
 

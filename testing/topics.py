@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kohort.broker.config import parse_topic
 from kohort.broker.config_values import to_text
+from kohort.broker.log.aborted import is_aborted
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import (
     Record as WireRecord,
@@ -17,6 +18,7 @@ from kohort.protocol.records import build_batch, read_header, read_records
 from kohort.testing.waiting import Handle
 
 if TYPE_CHECKING:
+    from kohort.broker.log.transactions import AbortedTransaction
     from kohort.broker.server import Broker
     from kohort.broker.topics.topic import Topic as BrokerTopic
     from kohort.testing.thread import BrokerThread
@@ -89,9 +91,15 @@ class Topic(Handle):
         rows = [_row(each) for each in _values(records)]
         self._thread.call(_append, self._thread.broker, self.name, rows)
 
-    def records(self) -> list[Record]:
-        """All records, by partition and offset, without the markers of transactions."""
-        batches = self._thread.call(_batches, self._thread.broker, self.name)
+    def records(self, *, committed: bool = False) -> list[Record]:
+        """All records, by partition and offset, without the markers of transactions.
+
+        Args:
+            committed: True for those that a ``read_committed`` consumer gets: no
+                records of aborted transactions, and none from the first open one on.
+        """
+        broker = self._thread.broker
+        batches = self._thread.call(_batches, broker, self.name, committed)
         return [
             Record(
                 self.name,
@@ -198,9 +206,16 @@ def _partition_of(key: bytes, number: int) -> int:
     return partition_for_key(key, number)
 
 
-def _batches(broker: Broker, name: str) -> list[tuple[int, bytes]]:
-    return [
-        (index, batch)
-        for index, partition in enumerate(existing(broker, name).partitions)
-        for batch in partition.batches(partition.log_start_offset)
-    ]
+def _batches(broker: Broker, name: str, committed: bool) -> list[tuple[int, bytes]]:
+    found = []
+    for index, partition in enumerate(existing(broker, name).partitions):
+        start, end = partition.log_start_offset, partition.log_end_offset
+        aborted: Sequence[AbortedTransaction] = ()
+        if committed:
+            end = partition.last_stable_offset
+            aborted = partition.store.aborted(start, end)
+        for batch in partition.batches(start):
+            header = read_header(batch)
+            if header.base_offset < end and not is_aborted(header, aborted):
+                found.append((index, batch))
+    return found

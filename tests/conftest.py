@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +15,11 @@ if sys.dont_write_bytecode:
     del os.environ["PYTHONDONTWRITEBYTECODE"]
     sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "pycache")
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
+# A shell starts what runs in the background without it, and children inherit that:
+# tests send SIGINT to theirs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests use bench/, which `python -m` finds from the root.
 sys.path.append(str(Path(__file__).parents[1]))

@@ -173,7 +173,7 @@ def test_a_wrong_configuration_is_one_line_and_exit_code_2(tmp_path: Path) -> No
     assert "no TOML" in refused("serve", "--config", __file__, code=2)
     assert "No such file" in refused("serve", "--config", "missing.toml", code=2)
     assert refused("serve", "--advertise", "here", code=2) == (
-        "--advertise 'here': must be host:port"
+        "--advertise 'here': must be host:port, or port=host:port"
     )
 
 
@@ -313,6 +313,14 @@ def test_serve_advertises_what_it_is_told_to() -> None:
     """Clients behind a proxy or outside of a container get another address."""
     with serving("--advertise", "broker.example:7777") as broker:
         assert broker.address == "broker.example:7777"
+
+
+def test_serve_takes_the_partitions_of_new_topics() -> None:
+    """As `kohort run` does; it comes before --set."""
+    with serving("--partitions", "4", "--set", "num.partitions=2") as broker:
+        at = ("--bootstrap-server", broker.address)
+        assert kohort("topics", "create", "orders", *at).returncode == 0
+        assert "4 partitions" in kohort("topics", "describe", "orders", *at).stdout
 
 
 def test_a_data_directory_is_for_one_process(tmp_path: Path) -> None:

@@ -577,8 +577,8 @@ class Node:
 
     Attributes:
         id: node id.
-        host: advertised host.
-        port: advertised port.
+        addresses: its advertised host and port on each listener; the first is that of
+            ``--port``.
         cluster: the state that it shares with the other nodes.
         is_running: whether it handles requests.
         is_open: whether it accepts connections; False once it begins to stop.
@@ -602,8 +602,7 @@ class Node:
 
     def __init__(self, node_id: int, cluster: Cluster) -> None:
         self.id = node_id
-        self.host = ""
-        self.port = 0
+        self.addresses = [("", 0)]
         self.cluster = cluster
         self.is_running = True
         self.is_open = False
@@ -620,3 +619,13 @@ class Node:
         self.started_with: Mapping[str, str] = {}
         self.fetch_sessions = cluster.fetch_sessions()
         self.has_producer_ids = not plays_first_use(cluster.config)
+
+    @property
+    def host(self) -> str:
+        """The advertised host on the first listener."""
+        return self.addresses[0][0]
+
+    @property
+    def port(self) -> int:
+        """The advertised port on the first listener."""
+        return self.addresses[0][1]

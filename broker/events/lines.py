@@ -88,6 +88,8 @@ def write_line(seen: Seen) -> None:
     kind = seen.notice.kind
     if kind in unheard or not log.is_on("info"):
         return
+    if seen.notice.fields.get("cause") == "unsupported":
+        return  # its handler logs it, with advice
     event = _completed(seen) if kind == "join_completed" else seen.event
     fields = {
         name: len(value) if isinstance(value, list) else value

@@ -248,6 +248,7 @@ class MemberRefused(Common):
         "fenced",
         "inconsistent",
         "unknown",
+        "unsupported",
         "invalid",
     ]
     error: str

@@ -16,6 +16,9 @@ from kohort.broker.events.delivery_words import REASONS, SKIP_REASONS, WENT_BACK
 Words = Mapping[str, str]
 """Values of a field, with their meanings."""
 
+ID_GIVEN: Final = "need to re-join with the given member-id"
+"""Begins kafka-clients' reason in the second JoinGroup of each new member (KIP-394),
+which says nothing about the member."""
 COOPERATIVE: Final = frozenset(
     {"cooperative-sticky", "stream", "compatible", "sessioned"}
 )
@@ -249,4 +252,4 @@ _SHARED: Final[Mapping[str, Words]] = MappingProxyType(
 def as_json() -> dict[str, Any]:
     """All words as JSON types, for JavaScript and Spark."""
     shared: dict[str, Any] = {name: {**words} for name, words in _SHARED.items()}
-    return {"cooperative": sorted(COOPERATIVE), **shared}
+    return {"cooperative": sorted(COOPERATIVE), "id_given": ID_GIVEN, **shared}

@@ -565,6 +565,7 @@ class Unheard:
     def __init__(self, peer: FaultyConnection, link: Link) -> None:
         self.software_name = peer.software_name
         self.software_version = peer.software_version
+        self.listener = peer.listener
         self.client = peer.client
         self.is_heard = False
         self.reads = 0

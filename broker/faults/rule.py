@@ -264,6 +264,12 @@ class Rule:
         if self.effect in OF_CONNECTIONS:
             self._refuse_selectors()
 
+    def __repr__(self) -> str:
+        """Its keys, as they were given, and its counts."""
+        given = [f"{key}={value!r}" for key, value in self.to_dict().items()]
+        counts = f"matches={self.matches}, strikes={self.strikes}"
+        return f"Rule({', '.join(given)}, {counts})"
+
     def _given(self) -> list[tuple[str, Any]]:
         values = ((key, getattr(self, key)) for key in KEYS)
         return [(key, value) for key, value in values if value is not None]

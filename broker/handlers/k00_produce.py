@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.handlers.produce_verification import (
     Batch,
     Key,
@@ -129,7 +128,7 @@ def _answer(request: Request, rows: _Rows, *, has_error: bool) -> Iterable[None]
         for topic, some in rows.items()
         if some
     ]
-    endpoints = _endpoints(request.node.cluster, responses) if has_error else ()
+    endpoints = _endpoints(request, responses) if has_error else ()
     response = ProduceResponse(responses, 0, endpoints)
     if has_error:
         # Refused records are listed one by one (KIP-467).
@@ -276,12 +275,12 @@ def _not_led(
 
 
 def _endpoints(
-    cluster: Cluster, topics: Sequence[TopicProduceResponse]
+    request: Request, topics: Sequence[TopicProduceResponse]
 ) -> list[NodeEndpoint]:
     leaders = [
         p.current_leader.leader_id for t in topics for p in t.partition_responses
     ]
-    return leader_endpoints(cluster, leaders)
+    return leader_endpoints(request, leaders)
 
 
 def _append(

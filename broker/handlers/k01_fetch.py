@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from kohort.broker.clock import Timer
-from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.cluster.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -415,7 +414,7 @@ class _Fetch:
             row = self._row(partition, wanted, result)
             answer.add(wanted, row, result.size_in_bytes)
         yield from answer.add_absent()
-        response = answer.response(cluster)
+        response = answer.response(self._request)
         if len(partitions) > _ROWS or size > PIECE:
             yield from self._request.reply_in_pieces(response)
         else:
@@ -523,7 +522,7 @@ class _Answer:
                     yield
                 self.add(wanted, data, 0)
 
-    def response(self, cluster: Cluster) -> FetchResponse:
+    def response(self, request: Request) -> FetchResponse:
         """The whole response."""
         session = self._session
         if session is not None:
@@ -538,7 +537,7 @@ class _Answer:
                 else FetchableTopicResponse(key, ZERO_UUID, rows)
                 for key, rows in self._topics
             ],
-            leader_endpoints(cluster, self._leaders) if self._leaders else (),
+            leader_endpoints(request, self._leaders) if self._leaders else (),
         )
 
 

@@ -237,7 +237,7 @@ def _reply(request: Request, rows: TopicRows) -> None:
     response = MetadataResponse(
         0,
         [
-            MetadataResponseBroker(node.id, node.host, node.port)
+            MetadataResponseBroker(node.id, *node.addresses[request.peer.listener])
             for node in cluster.nodes.values()
             if node.is_running
         ],

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
@@ -68,9 +67,9 @@ def handle(request: Request) -> Work:
 def _coordinator(request: Request, key: str, *, can_find: bool) -> Coordinator:
     cluster, key_type = request.node.cluster, request.message.key_type
     if key_type == _GROUP:
-        return _leader(cluster, key, cluster.shards.for_group, can_find=can_find)
+        return _leader(request, key, cluster.shards.for_group, can_find=can_find)
     if key_type == _TRANSACTION:
-        return _leader(cluster, key, cluster.transactions.for_id, can_find=can_find)
+        return _leader(request, key, cluster.transactions.for_id, can_find=can_find)
     error, why = ErrorCode.INVALID_REQUEST, f"key type {key_type} is not supported"
     if key_type == _SHARE and request.version >= 4:
         # Keys of share groups are group:topic-id:partition; kohort has none.
@@ -79,7 +78,7 @@ def _coordinator(request: Request, key: str, *, can_find: bool) -> Coordinator:
 
 
 def _leader(
-    cluster: Cluster,
+    request: Request,
     key: str,
     shard_of: Callable[[str], Shard | TransactionShard],
     *,
@@ -92,5 +91,6 @@ def _leader(
     if leader == NO_NODE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return Coordinator(key, -1, "", -1, error, "")
-    node = cluster.nodes[leader]
-    return Coordinator(key, node.id, node.host, node.port, 0, "")
+    node = request.node.cluster.nodes[leader]
+    host, port = node.addresses[request.peer.listener]
+    return Coordinator(key, node.id, host, port, 0, "")

@@ -37,7 +37,10 @@ def handle(request: Request) -> None:
             cluster.controller_id,
             [
                 DescribeClusterBroker(
-                    node.id, node.host, node.port, None, not node.is_running
+                    node.id,
+                    *node.addresses[request.peer.listener],
+                    None,
+                    not node.is_running,
                 )
                 for node in cluster.nodes.values()
                 if node.is_running or message.include_fenced_brokers

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker import telemetry
+from kohort.broker.coordinator.effects import Notice, Who
 from kohort.broker.request import Request
 from kohort.protocol.errors import ErrorCode
 
@@ -25,7 +26,7 @@ log = telemetry.Logger("groups")
 
 
 def handle(request: Request) -> None:
-    """Answers UNSUPPORTED_VERSION; the first time for a group it is logged."""
+    """Answers UNSUPPORTED_VERSION; logs and publishes the first one of a group."""
     kind, advice = _REFUSED[request.api.name]
     group_id = request.message.group_id
     if request.node.cluster.first_times.add(request.api.name, group_id):
@@ -35,9 +36,22 @@ def handle(request: Request) -> None:
             client=request.client.id,
             reason=f"kohort has no {kind}; {advice}",
         )
+        _publish(request, group_id)
     request.reply(
         request.api.response_class(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             error_message=f"kohort has no {kind}; {advice}",
         )
     )
+
+
+def _publish(request: Request, group_id: str) -> None:
+    cluster = request.node.cluster
+    if cluster.events.listening:
+        who = Who(None, None, request.client)
+        fields = {
+            "cause": "unsupported",
+            "error": ErrorCode.UNSUPPORTED_VERSION.name,
+        }
+        notice = Notice("member_refused", group_id, None, who, fields)
+        cluster.events.of(request.node.id).publish(notice, cluster.clock.now())

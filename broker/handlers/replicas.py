@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.handlers.refusal import RefusedError
+from kohort.broker.request import Request
 from kohort.broker.topics.topic import NO_NODE, Topic
 from kohort.protocol.apis.leader_hints import LeaderIdAndEpoch, NodeEndpoint
 from kohort.protocol.errors import ErrorCode
@@ -63,10 +64,11 @@ def leader_hint(topic: Topic, index: int) -> LeaderIdAndEpoch:
     return LeaderIdAndEpoch(topic.leaders[index], topic.partitions[index].leader_epoch)
 
 
-def leader_endpoints(cluster: Cluster, leaders: Iterable[int]) -> list[NodeEndpoint]:
+def leader_endpoints(request: Request, leaders: Iterable[int]) -> list[NodeEndpoint]:
     """The addresses of the leaders that a response names (KIP-951)."""
-    nodes = (cluster.nodes[id_] for id_ in dict.fromkeys(leaders) if id_ != NO_NODE)
-    return [NodeEndpoint(node.id, node.host, node.port) for node in nodes]
+    found, at = request.node.cluster.nodes, request.peer.listener
+    nodes = (found[id_] for id_ in dict.fromkeys(leaders) if id_ != NO_NODE)
+    return [NodeEndpoint(node.id, *node.addresses[at]) for node in nodes]
 
 
 def _refused(why: str) -> RefusedError:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kohort.broker.log import files
 from kohort.broker.log.transactions import AbortedTransaction
+from kohort.protocol.records import BatchHeader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 ABORTED_ENTRY: Final = 34
 _VERSION: Final = 0
 _ENTRY = struct.Struct(">hqqqq")
+
+
+def is_aborted(batch: BatchHeader, aborted: Iterable[AbortedTransaction]) -> bool:
+    """Returns whether a batch belongs to one of some aborted transactions."""
+    return any(
+        each.producer_id == batch.producer_id
+        and each.first_offset <= batch.base_offset < each.last_offset
+        for each in aborted
+    )
 
 
 class AbortedIndex:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kohort.broker.log.aborted import is_aborted
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 from kohort.protocol import records
@@ -44,11 +45,7 @@ def _in_batches(partition: Partition, first: int, end: int, *, committed: bool) 
         header = records.read_header(batch)
         if header.base_offset >= end:
             break
-        if header.is_control or any(
-            each.producer_id == header.producer_id
-            and each.first_offset <= header.base_offset < each.last_offset
-            for each in aborted
-        ):
+        if header.is_control or is_aborted(header, aborted):
             continue
         a, b = max(header.base_offset, first), min(header.last_offset + 1, end)
         if header.record_count == header.last_offset + 1 - header.base_offset:

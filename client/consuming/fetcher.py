@@ -34,6 +34,7 @@ from kohort.client.errors import (
     MessageTooLargeError,
     error_of,
 )
+from kohort.client.hooks import tell
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.metadata import Metadata
 from kohort.client.offsets import (
@@ -85,6 +86,8 @@ class Fetcher:
         partitions: the assigned partitions.
         error: for the next poll.
         lookup: finds positions and offsets.
+        received: number of records that the application got.
+        fetches: number of Fetch responses.
     """
 
     def __init__(
@@ -96,6 +99,9 @@ class Fetcher:
     ) -> None:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.error: KohortError | None = None
+        self.received = 0
+        self.fetches = 0
+        self._on_received = config.on_received
         self._cluster = cluster
         self._config = config
         self._on_change = on_change
@@ -211,6 +217,9 @@ class Fetcher:
             record = self._deserialized(record)
         partition.at = at + 1
         partition.advance(record)
+        self.received += 1
+        if self._on_received is not None:
+            tell(self._on_received, record)
         return record
 
     def _deserialized(self, record: ConsumerRecord) -> AnyRecord:
@@ -243,6 +252,7 @@ class Fetcher:
             if rows:
                 found[place] = rows
                 most -= len(rows)
+                self._count(rows)
                 # Other partitions come first the next time.
                 if self._ready.pop(place, None):
                     self._ready[place] = partition
@@ -253,6 +263,12 @@ class Fetcher:
         self._turn_ends = self._cluster.clock() + _TURN_S
         self.pump()
         return found
+
+    def _count(self, rows: Sequence[AnyRecord]) -> None:
+        self.received += len(rows)
+        if self._on_received is not None:
+            for record in rows:
+                tell(self._on_received, record)
 
     def _read(self, partition: Partition, rows: list[AnyRecord], most: int) -> None:
         """Adds up to `most` records of a partition to `rows`.
@@ -386,6 +402,7 @@ class Fetcher:
                 timeout_ms=self._config.request_timeout_ms + wait_ms,
                 lane="fetch",
             )
+            self.fetches += 1
             if response.error_code:
                 raise error_of(
                     response.error_code,

@@ -38,18 +38,23 @@ from kohort.client.network.request_format import RequestFormat, request_format
 from kohort.client.network.session import Session
 from kohort.client.network.sockets import connect, reason_of
 from kohort.client.security import Authenticate
+from kohort.protocol.apis.k17_sasl_handshake import SaslHandshakeRequest
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import Buffer
 from kohort.protocol.framing import FrameSizeError
 from kohort.protocol.generated_calls import Source, skip_tags
-from kohort.protocol.registry import API_VERSIONS
+from kohort.protocol.registry import API_VERSIONS, BY_NAME
 from kohort.protocol.slotted import slotted
 
+SASL_HANDSHAKE = BY_NAME["SaslHandshake"].key
 LARGEST_RESPONSE = 1024 * 1024 * 1024
 """Maximum bytes of a response. More than brokers send; "HTTP" as a size is larger."""
 LARGEST_FIRST_RESPONSE = 1024 * 1024
 """Bytes, until the client is authenticated; the alert of a peer that wants TLS is more
 as a size."""
+
+_TLS_RECORDS = {0x1503, 0x1603}
+"""The first bytes of a size that is a TLS record: an alert, or a handshake."""
 
 _HEAD = struct.Struct(">ihhi").pack
 _CORRELATION_ID = struct.Struct(">i").unpack_from
@@ -81,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
     Attributes:
         supported: the broker's versions and features.
         last_active: time of the last byte sent or received, on the event loop's clock.
+        has_served: whether a response to anything but ApiVersions has come.
     """
 
     def __init__(
@@ -96,6 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self.node_id = node_id
         self.supported = Supported({}, {}, -1)
         self.last_active = 0.0
+        self.has_served = False
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._session = Session(authenticate, self._loop.time)
@@ -194,6 +201,26 @@ class Connection(asyncio.BufferedProtocol):
                 error.fill(broker=self.name)
             raise
         return self
+
+    async def check_that_no_sasl_is_wanted(self) -> None:
+        """Asks for a mechanism: a listener with SASL closes on all other requests.
+
+        Raises:
+            ConnectionFailedError: the listener uses SASL; not retriable.
+        """
+        if not self._session.is_needed and SASL_HANDSHAKE in self.supported.versions:
+            request = SaslHandshakeRequest("PLAIN")
+            limit_ms = self._config.socket_connection_setup_timeout_ms
+            answer = await self.send("SaslHandshake", 1, request, timeout_ms=limit_ms)
+            if answer.error_code != ErrorCode.ILLEGAL_SASL_STATE:
+                self.abort()
+                is_tls = self._config.security_protocol == "SSL"
+                protocol = "SASL_SSL" if is_tls else "SASL_PLAINTEXT"
+                what = (
+                    f"the listener wants SASL ({', '.join(answer.mechanisms)}): "
+                    f"try security_protocol={protocol!r}"
+                )
+                raise self._failed(what, retriable=False)
 
     def _expect_whole_responses(self) -> None:
         """Takes responses of any size, now that the peer is known to be a broker."""
@@ -403,7 +430,12 @@ class Connection(asyncio.BufferedProtocol):
             for buffer, start, end in self._receiver.filled(nbytes):
                 self._answer(buffer, start, end)
         except FrameSizeError as error:
-            self.fail(f"not a Kafka broker: {error}")
+            if error.size >> 16 in _TLS_RECORDS:
+                what = "the listener speaks TLS: try security_protocol='SSL'"
+                self._fail(self._failed(f"{what} or 'SASL_SSL'", retriable=False))
+                self.abort()
+            else:
+                self.fail(f"not a Kafka broker: {error}")
         except (ValueError, struct.error, IndexError) as error:
             self.fail(f"invalid response: {error}")
 
@@ -427,6 +459,7 @@ class Connection(asyncio.BufferedProtocol):
                 decode = request_format("ApiVersions", 0).decode
         # If the response cannot be read, this request fails.
         response, _ = decode(buffer, position, end)
+        self.has_served |= how.api.key != API_VERSIONS
         pending.popleft()
         if how.holds_back and response.throttle_time_ms > 0:
             self._pause_sending(response.throttle_time_ms)
@@ -563,7 +596,11 @@ class Connection(asyncio.BufferedProtocol):
     def _failed_because(self, error: KohortError, api_name: str) -> KohortError:
         """The error that ended the connection, for one request."""
         return type(error)(
-            error.message, api=api_name, broker=self.name, code=error.code
+            error.message,
+            api=api_name,
+            broker=self.name,
+            code=error.code,
+            retriable=error.retriable,
         )
 
     def error_of(

@@ -118,10 +118,13 @@ class Link:
         delay = self.retry_at - self._clock()
         if delay > 0:
             await self._sleep(delay)
+        before = self._connection
         try:
             connection = await Connection.open(
                 self._config, self.host, self.port, self.node_id, self._authenticate
             )
+            if before is not None and not before.has_served:
+                await connection.check_that_no_sasl_is_wanted()
         except Exception as error:
             self._failures += 1
             self.retry_at = self._clock() + self._backoff.seconds(self._failures)

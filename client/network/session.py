@@ -32,6 +32,11 @@ class Session:
         self._ends_at = float("inf")
 
     @property
+    def is_needed(self) -> bool:
+        """True if the connection authenticates."""
+        return self._authenticate is not None
+
+    @property
     def is_over(self) -> bool:
         """True if the connection has to authenticate again."""
         return self._clock() >= self._ends_at

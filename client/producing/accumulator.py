@@ -109,7 +109,7 @@ class Accumulator:
         self._batch_size = config.batch_size
         self._linger = config.linger_ms / 1000
         self._patience = config.delivery_timeout_ms / 1000
-        self._left = config.buffer_memory
+        self._size = self._left = config.buffer_memory
         self._is_idempotent = config.is_idempotent
         self._queues: dict[tuple[str, int], Queue] = {}
         # Non-empty queues; a served one goes to the end.
@@ -119,6 +119,11 @@ class Accumulator:
         self._order = 0
 
     # -- records
+
+    @property
+    def used(self) -> int:
+        """Bytes of undelivered records."""
+        return self._size - self._left
 
     def has_room(self, size: int) -> bool:
         """Returns whether `size` bytes are left."""

@@ -200,16 +200,19 @@ class Batch:
         part.number(self.producer_id, self.producer_epoch, self.base_sequence)
         return part
 
-    def seal(self, codec: int, flags: int = 0) -> tuple[bytes, bytes]:
+    def seal(
+        self, codec: int, flags: int = 0, level: int | None = None
+    ) -> tuple[bytes, bytes]:
         """The bytes for Produce: header and records.
 
         Args:
             codec: 0 to 4; the same one each time.
             flags: further attributes of the batch.
+            level: of the codec; None for its default.
         """
         packed = self._packed
         if packed is None:
-            packed = compression.compress(codec, b"".join(self._parts))
+            packed = compression.compress(codec, b"".join(self._parts), level)
             self._packed = packed
             self._parts = []
         timestamps = self.timestamps

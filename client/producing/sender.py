@@ -105,6 +105,7 @@ class Sender:
         self._transaction = transaction
         self._flags = 0 if transaction is None else TRANSACTIONAL
         self._codec = compression.CODECS.index(config.compression_type)
+        self._level = config.compression_level
         self._oldest = _ZSTD_SINCE if self._codec == compression.ZSTD else 0
         self._backoff = Backoff(
             config.retry_backoff_ms, config.retry_backoff_max_ms, random
@@ -322,7 +323,7 @@ class Sender:
         topics: dict[str, list[PartitionProduceData]] = {}
         for batch in batches:
             data = PartitionProduceData(
-                batch.partition, batch.seal(self._codec, self._flags)
+                batch.partition, batch.seal(self._codec, self._flags, self._level)
             )
             topics.setdefault(batch.topic, []).append(data)
         ids = {name: self._topic_id(name) for name in topics}

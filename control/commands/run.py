@@ -14,6 +14,8 @@ from kohort.control.commands.serve import (
     clock_option,
     faults_option,
     nodes_option,
+    partitions_option,
+    with_partitions,
 )
 from kohort.control.terminal import examples, fail
 
@@ -22,11 +24,7 @@ INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @nodes_option
-@click.option(
-    "--partitions",
-    type=click.IntRange(min=1),
-    help="Partitions of automatically created topics (num.partitions).",
-)
+@partitions_option
 @clock_option
 @faults_option
 @CONFIG_OPTIONS[0]
@@ -70,8 +68,7 @@ def run(
     from kohort.control.serving import StartError, load_faults, raise_descriptors
 
     telemetry.configure(level="warning")
-    if partitions is not None:
-        sets = (*sets, f"num.partitions={partitions}")
+    sets = with_partitions(sets, partitions)
     config = load_config(file, sets)
     if config.entry(INITIAL_DELAY).source == DEFAULT_CONFIG:
         config = load_config(file, (*sets, f"{INITIAL_DELAY}=0"))

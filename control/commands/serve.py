@@ -41,6 +41,11 @@ nodes_option = click.option(
     default=1,
     help="Number of brokers in the cluster.",
 )
+partitions_option = click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="Partitions of automatically created topics (num.partitions).",
+)
 faults_option = click.option(
     "--faults",
     metavar="FILE",
@@ -69,6 +74,7 @@ clock_option = click.option(
     " ports.",
 )
 @nodes_option
+@partitions_option
 @click.option(
     "--data-dir",
     metavar="DIR",
@@ -76,8 +82,11 @@ clock_option = click.option(
 )
 @click.option(
     "--advertise",
-    metavar="HOST:PORT",
-    help="Address that clients connect to, if it is not the address listened on.",
+    metavar="[LISTEN_PORT=]HOST:PORT",
+    multiple=True,
+    help="Address that clients connect to, if it is not the address listened on."
+    " With LISTEN_PORT= it opens a further port, whose clients get this address. Can be"
+    " given more than once.",
 )
 @CONFIG_OPTIONS[0]
 @CONFIG_OPTIONS[1]
@@ -129,13 +138,15 @@ clock_option = click.option(
     "kohort serve --http 9080",
     "kohort serve --set group.initial.rebalance.delay.ms=0 --port 0",
     "kohort serve --nodes 3 --data-dir data",
+    "kohort serve --advertise 127.0.0.1:9092 --advertise 29092=kohort:29092",
 )
 def serve(
     host: str,
     port: int,
     nodes: int,
+    partitions: int | None,
     data_dir: str | None,
-    advertise: str | None,
+    advertise: tuple[str, ...],
     file: str | None,
     sets: tuple[str, ...],
     events: str | None,
@@ -164,9 +175,10 @@ def serve(
 
     open_http = None if http is None else http_opener(http, http_token)
     telemetry.configure(log_format, log_level)
-    config = load_config(file, sets)
+    config = load_config(file, with_partitions(sets, partitions))
     raise_descriptors()
-    last = max(port, _advertised_port(advertise)) + nodes - 1
+    main, listeners, highest = _listeners(advertise)
+    last = max(port, highest) + nodes - 1
     if last > 65535:
         fail(f"--nodes {nodes}: ports end at 65535, and the last would be {last}", 2)
     from kohort.broker import loop
@@ -176,7 +188,8 @@ def serve(
         config,
         host=host,
         port=port,
-        advertise=advertise,
+        advertise=main,
+        listeners=listeners,
         nodes=nodes,
         data_dir=data_dir,
         labels=_labels(labels),
@@ -192,12 +205,34 @@ def serve(
     sys.exit(0)
 
 
-def _advertised_port(advertise: str | None) -> int:
-    """The port of --advertise; 0 without it. Ends the command if it is invalid."""
-    try:
-        return 0 if advertise is None else parse_address(advertise)[1]
-    except ConfigError as error:
-        fail(f"--advertise {error}", 2)
+def with_partitions(sets: tuple[str, ...], partitions: int | None) -> tuple[str, ...]:
+    """The settings of --set, with that of --partitions."""
+    return sets if partitions is None else (*sets, f"num.partitions={partitions}")
+
+
+def _listeners(given: tuple[str, ...]) -> tuple[str | None, dict[int, str], int]:
+    """The addresses of --advertise. Ends the command if one is invalid.
+
+    Returns:
+        That of --port, if it has one; the others by their ports; the highest port.
+    """
+    main, listeners, highest = None, dict[int, str](), 0
+    for text in given:
+        listen, separator, address = text.rpartition("=")
+        try:
+            highest = max(highest, parse_address(address)[1])
+            port = parse_address(f"*:{listen}")[1] if separator else 0
+        except ConfigError:
+            fail(f"--advertise {text!r}: must be host:port, or port=host:port", 2)
+        if not separator and main is None:
+            main = address
+        elif port and port not in listeners:
+            listeners[port] = address
+            highest = max(highest, port)
+        else:
+            why = "one address per port; write port=host:port for a further one"
+            fail(f"--advertise {text!r}: {why}", 2)
+    return main, listeners, highest
 
 
 def _labels(given: tuple[str, ...]) -> dict[str, str]:

@@ -16,7 +16,8 @@ from kohort.client.errors import (
     KohortError,
 )
 from kohort.client.offsets import TopicPartition
-from kohort.client.producer import Delivery, Producer
+from kohort.client.producer import Producer
+from kohort.client.producing.results import Delivery
 from kohort.control.demo.state import (
     EMPTY,
     LIVE,

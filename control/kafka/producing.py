@@ -15,7 +15,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from kohort.client.config import ProducerConfig
 from kohort.client.errors import KohortError
-from kohort.client.producer import Delivery, Producer
+from kohort.client.producer import Producer
+from kohort.client.producing.results import Delivery
 from kohort.control.kafka.options import Access, say
 from kohort.control.kafka.rendering import from_json
 from kohort.control.kafka.streams import Stream, lines

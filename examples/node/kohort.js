@@ -1,5 +1,5 @@
 // A Kafka broker with power over consumer groups, for tests in Node 18 or later: copy this file.
-// It needs kohort (pip install kohort), and no package.
+// It needs kohort, installed as its README says, and no package.
 //
 //   const { withKohort } = require('./kohort')
 //
@@ -49,6 +49,7 @@ class Refusal extends Error {
  * @returns {Promise<Kohort>}
  */
 async function start (options = {}) {
+  check(options, ['nodes', 'config', 'manualClock', 'arguments'])
   const { KAFKA_BOOTSTRAP_SERVERS: servers, KOHORT_HTTP: http } = process.env
   if (servers && http) return new Kohort(servers, http, () => {})
   const config = { 'group.initial.rebalance.delay.ms': 0, 'group.min.session.timeout.ms': 1, ...options.config }
@@ -78,6 +79,12 @@ async function start (options = {}) {
   }
 }
 
+/** Throws for an option that does not exist: without it, a typing error would go unnoticed. */
+function check (options, known) {
+  const unknown = Object.keys(options).filter(name => !known.includes(name))
+  if (unknown.length) throw new TypeError(`unknown option ${unknown.join(', ')}; there are: ${known.join(', ')}`)
+}
+
 /** The line with the broker's address. The output is read to its end: a full pipe would stop the broker. */
 function addresses (broker) {
   const said = []
@@ -96,7 +103,7 @@ function addresses (broker) {
     broker.once('close', () => { clearTimeout(timer); fail('kohort did not start') })
     broker.once('error', error => {
       clearTimeout(timer)
-      fail(`cannot run kohort (${error.message}): install it (pip install kohort), or set KOHORT_COMMAND`)
+      fail(`cannot run kohort (${error.message}): install it as its README says, or set KOHORT_COMMAND`)
     })
   })
 }
@@ -133,6 +140,7 @@ class Kohort {
     this.bootstrapServers = bootstrapServers.split(',')
     this.url = url
     this.groups = new Set()
+    this.transactions = new Set()
     this.faults = new Faults(this)
     this.stops = [stop]
   }
@@ -140,12 +148,13 @@ class Kohort {
   /** Has a function called when the broker stops, before it does; the last one first. */
   after (callback) { this.stops.push(callback) }
 
-  /** Stops the broker, unless the environment named it. A consumer that is held, or slowed down, would not end. */
+  /** Stops the broker, unless the environment named it. A client that is held, or slowed down, would not end. */
   async stop () {
     try {
       await this.faults.clear()
-      // Refused where the group is not held.
+      // Refused where the group, or the transaction, is not held.
       for (const id of this.groups) await this.group(id).release().catch(() => {})
+      for (const id of this.transactions) await this.transaction(id).release().catch(() => {})
       while (this.stops.length > 1) await this.stops.pop()()
     } finally {
       await this.stops[0]()
@@ -156,6 +165,12 @@ class Kohort {
   group (id) {
     this.groups.add(id)
     return new Group(this, id)
+  }
+
+  /** A transactional id, which need not exist yet. */
+  transaction (id) {
+    this.transactions.add(id)
+    return new Transaction(this, id)
   }
 
   /** Stops a node; others take over its partitions and groups. */
@@ -171,7 +186,9 @@ class Kohort {
    * Moves the broker's clock, and fires each timer that is due by then, in order. Members with a connection count as
    * heard from; without `creditHeartbeats`, sessions of members end that send none meanwhile.
    */
-  advance (seconds, { creditHeartbeats = true } = {}) {
+  advance (seconds, options = {}) {
+    check(options, ['creditHeartbeats'])
+    const { creditHeartbeats = true } = options
     return this.ask('POST', '/v1/clock/advance', { seconds, credit_heartbeats: creditHeartbeats })
   }
 
@@ -261,6 +278,45 @@ class Group {
 
   /** Why the group rebalanced, in the sentences of `kohort why`. */
   async why () { return (await this.kohort.ask('GET', `/why.json?group=${encodeURIComponent(this.id)}`)).text }
+
+  verb (name, body) { return this.kohort.ask('POST', `${this.path}/${name}`, body) }
+}
+
+/** Verbs and views of a `transactional.id`. Verbs return its row, with state, producer_epoch, coordinator and held. */
+class Transaction {
+  constructor (kohort, id) {
+    this.kohort = kohort
+    this.path = `/v1/transactions/${encodeURIComponent(id)}`
+  }
+
+  /** Fences the producer: raises the epoch, and aborts an open transaction. */
+  fence () { return this.verb('fence', {}) }
+
+  /** Aborts the open transaction, as transaction.timeout.ms does. */
+  expire () { return this.verb('expire', {}) }
+
+  /** Holds the next transaction in PrepareCommit or PrepareAbort, before its markers are written, until `release`. */
+  hold (state = 'PrepareCommit') { return this.verb('hold', { state }) }
+
+  /** The opposite of hold. */
+  release () { return this.verb('release', {}) }
+
+  /** Makes a node the coordinator: the next running one, unless another is given. */
+  move (node) { return this.verb('move', { node }) }
+
+  /** The id as it is: its producer, and the partitions and groups of its transaction. */
+  describe () { return this.kohort.ask('GET', this.path) }
+
+  /**
+   * Waits until the id exists, or is in a state, at most `timeout` seconds; then it throws.
+   *
+   * @param {{state?: string, timeout?: number}} [conditions] `state` is Kafka's name, as in 'Ongoing'
+   */
+  until (conditions = {}) {
+    const { timeout = 10, ...wanted } = conditions
+    const query = new URLSearchParams({ ...wanted, timeout })
+    return this.kohort.ask('GET', `${this.path}/until?${query}`, undefined, timeout * 1000 + ANSWER_MS)
+  }
 
   verb (name, body) { return this.kohort.ask('POST', `${this.path}/${name}`, body) }
 }

@@ -95,8 +95,37 @@ test('verbs', withKohort({ nodes: 2 }, async (kohort, t) => {
     await again(before)
   }))
 
+  await t.test('a transaction is held, fenced and moved', async () => {
+    const transaction = kohort.transaction('orders-1')
+    const producer = new Kafka({ brokers: kohort.bootstrapServers, logLevel: logLevel.NOTHING })
+      .producer({ transactionalId: 'orders-1', maxInFlightRequests: 1, idempotent: true })
+    await producer.connect()
+    const send = async () => {
+      const open = await producer.transaction()
+      await open.send({ topic: 'orders', messages: [{ value: 'one' }] })
+      return open
+    }
+    const first = await send()
+    assert.equal((await transaction.until({ state: 'Ongoing' })).producer_epoch, 0)
+    assert.equal((await transaction.describe()).partitions.length, 1)
+    await transaction.hold()
+    await first.commit()
+    assert.equal((await transaction.until({ state: 'PrepareCommit' })).held, 'PrepareCommit')
+    const { coordinator } = await transaction.describe()
+    assert.notEqual((await transaction.move()).coordinator, coordinator)
+    await transaction.release()
+    await transaction.until({ state: 'CompleteCommit' })
+    await assert.rejects(transaction.expire(), { status: 409 })
+    await transaction.fence()
+    await assert.rejects(send())
+    await producer.disconnect()
+  })
+
   await t.test('refusals', withMember(async () => {
     await assert.rejects(group.kick('ben'), /billing-1/)
+    await assert.rejects(group.until({ stat: 'Stable' }), /stat/)
+    await assert.rejects(kohort.faults.fail('Heartbeat', 'NOT_COORDINATOR', { tims: 1 }), /did you mean: times/)
+    assert.throws(() => kohort.advance(1, { creditHeartbeat: false }), /unknown option creditHeartbeat; there are/)
     await assert.rejects(group.until({ members: 7, timeout: 0.05 }), { name: 'ConditionTimeout', message: /Generation \d+: billing-1/ })
   }))
 }))
@@ -111,6 +140,7 @@ test('a failure has the story', async () => {
 })
 
 test('a broker that does not start', { skip: 'KOHORT_HTTP' in process.env }, async () => {
+  await assert.rejects(start({ node: 2 }), /unknown option node; there are: nodes, /)
   await assert.rejects(start({ config: { 'no.such.setting': 1 } }), /no\.such\.setting/)
 })
 

@@ -23,8 +23,9 @@ def pipeline() -> None:
 
     run makes a report of event files. Or step by step: ingest and stream copy each
     event into a lake once; build makes tables from the events; report, compare and
-    query read the tables. Needs an extra: pip install 'kohort[pipeline]', or
-    'kohort[spark]', with Java 17, for streams, clusters and many events.
+    query read the tables. Needs an extra: in a checkout of kohort, pip
+    install '.[pipeline]', or '.[spark]', with Java 17, for streams, clusters and many
+    events.
     """
 
 

@@ -165,7 +165,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "broker-in-a-program.md"
 BLOCKS = [each.partition("```")[0] for each in PAGE.read_text().split("```python")[1:]]
 
 
-@pytest.mark.parametrize("code", BLOCKS, ids=["kafka-python", "methods", "unittest"])
+@pytest.mark.parametrize(
+    "code", BLOCKS, ids=["kafka-python", "methods", "unittest", "verbs"]
+)
 def test_the_page_s_code_works(code: str) -> None:
     """The page's code works as printed; its TestCase passes."""
     names: dict[str, Any] = {"__name__": "page"}

@@ -139,7 +139,7 @@ class ByHand:
         }
         self.cluster = Cluster(Config(config), self.clock, Ids(1), events=Events({}))
         self.topic = self.cluster.create_topic("t", 1)
-        self.listener = Listener(self.cluster.nodes[1], "127.0.0.1", 0)
+        self.listener = Listener(self.cluster.nodes[1], "127.0.0.1", [0])
 
     async def until_all_have_gone(self) -> None:
         """Moves time until no connection is left."""
@@ -172,7 +172,7 @@ async def test_a_client_that_has_gone_is_forgotten(
     by_hand: ByHand, request_: bytes, behind: int
 ) -> None:
     """Its request could wait for days; the end may be behind unread bytes."""
-    async with connected_to(by_hand.listener.host, by_hand.listener.port) as peer:
+    async with connected_to(by_hand.listener.host, by_hand.listener.ports[0]) as peer:
         more = frames.request("ApiVersions", 3, ApiVersions)
         peer.writer.write(request_ + more * (behind // len(more)))
         if behind:
@@ -188,7 +188,7 @@ async def test_a_client_that_has_gone_is_forgotten(
 
 async def test_a_client_that_waits_is_not_forgotten(by_hand: ByHand) -> None:
     """It is kept, however much it has sent behind its request."""
-    async with connected_to(by_hand.listener.host, by_hand.listener.port) as peer:
+    async with connected_to(by_hand.listener.host, by_hand.listener.ports[0]) as peer:
         peer.writer.write(waiting_fetch() + bytes(READ_AHEAD))
         await until(lambda: by_hand.topic.partitions[0].watchers)
         by_hand.clock.skip(100 * HALF_CLOSED_SECONDS)
@@ -217,7 +217,7 @@ async def test_the_system_looks_after_silent_clients() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no BBR")
 async def test_connections_within_the_machine_are_not_paced(by_hand: ByHand) -> None:
     """An accepted connection has the listener's congestion control."""
-    async with connected_to(by_hand.listener.host, by_hand.listener.port):
+    async with connected_to(by_hand.listener.host, by_hand.listener.ports[0]):
         await until(lambda: by_hand.listener.connections)
         (connection,) = by_hand.listener.connections
         transport = connection._transport  # noqa: SLF001 - clients do not see it

@@ -80,6 +80,7 @@ class Asked:
 
     software_name = "test"
     software_version = "1"
+    listener = 0
 
     def __init__(self, broker: Broker) -> None:
         self._node = broker.cluster.node(1)

@@ -17,6 +17,7 @@ from tests.wire.client import connected, served
 
 from kohort.broker.server import Broker
 from kohort.broker.telemetry import MOST_FIRST_TIMES, FirstTimes
+from kohort.control.group import Group
 from kohort.protocol.apis.k17_sasl_handshake import SaslHandshakeRequest
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import BY_NAME
@@ -107,6 +108,19 @@ async def test_newer_groups_are_refused(
     assert {line["event"] for line in said} == {"group_protocol_unsupported"}
     assert [line["group"] for line in said] == ["g", "h"]
     assert {line["reason"] for line in said} == {answer.error_message}
+
+
+async def test_kohort_why_explains_a_group_of_a_newer_protocol() -> None:
+    """It has no rebalance, and one finding, with the setting to change."""
+    async with Broker() as broker, connected(broker) as client:
+        heartbeat = BY_NAME["ConsumerGroupHeartbeat"].request_class("g", "m", 0)
+        for _ in range(2):
+            await client.call("ConsumerGroupHeartbeat", 1, heartbeat)
+        found = Group(broker, "g").history()
+    assert [each.code for each in found.findings] == ["unsupported-protocol"]
+    assert "group.protocol=classic" in found.text()
+    (evidence,) = found.findings[0].evidence
+    assert "client wire-client" in evidence.text
 
 
 def test_librdkafka_fails_for_a_newer_group() -> None:

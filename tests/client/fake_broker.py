@@ -20,6 +20,7 @@ from kohort.protocol.apis.k10_find_coordinator import (
     FindCoordinatorResponse,
 )
 from kohort.protocol.apis.k12_heartbeat import HeartbeatResponse
+from kohort.protocol.apis.k17_sasl_handshake import SaslHandshakeResponse
 from kohort.protocol.apis.k18_api_versions import (
     ApiVersion,
     ApiVersionsResponse,
@@ -189,6 +190,11 @@ class FakeBroker:
             asked.reply(
                 ApiVersionsResponse(code, self._rows(), 0, (), epoch, finalized)
             )
+            return
+        if api.name == "SaslHandshake" and api.name not in self.answers:
+            # As a listener without SASL, which the client may ask.
+            asked = Asked(writer, api, version, correlation_id, None)
+            asked.reply(SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE))
             return
         assert lowest <= version <= highest, f"{api.name} v{version}"
         start = 10 + max(id_size, 0)

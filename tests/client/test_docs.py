@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.client import Admin, errors
+from kohort.client import Admin, Producer, errors
 from kohort.client.config import (
     AdminConfig,
     CommonConfig,
@@ -96,3 +96,10 @@ def test_the_calls_of_the_admin_client_are_those_of_the_code() -> None:
     )
     public = {name for name in dir(Admin) if not name.startswith("_")}
     assert sorted(documented) == sorted(public - {"start", "close", "cluster"})
+
+
+def test_a_producer_shows_only_what_the_page_has() -> None:
+    """Calls of its sender and of its transactions are not its own."""
+    public = {name for name in dir(Producer) if not name.startswith("_")}
+    told = {name for name in public if re.search(rf"[`.]{name}\b", DOCUMENT)}
+    assert public == told

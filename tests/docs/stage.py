@@ -57,38 +57,11 @@ async def service(
 ) -> None:
     """Consumes the topic "orders" in the group "billing"."""
     async with consumer(bootstrap_servers, client_id) as member:
-        await consume(member, handled)
-
-
-async def consume(member: Consumer, handled: Handled | None, every: int = 0) -> None:
-    """Handles all records; commits after each `every`, or never."""
-    count = 0
-    while True:
-        for partition, records in (await member.getmany(timeout_ms=50)).items():
-            for record in records:
-                count += 1
-                if handled is not None:
-                    await handled(record)
-                if every and count % every == 0:
-                    await member.commit({partition: record.offset + 1})
-
-
-async def careless(
-    bootstrap_servers: str, client_id: str = MEMBERS[0], handled: Handled | None = None
-) -> None:
-    """A service that never commits."""
-    settings = {"enable_auto_commit": False}
-    async with consumer(bootstrap_servers, client_id, **settings) as member:
-        await consume(member, handled)
-
-
-async def late(
-    bootstrap_servers: str, client_id: str = MEMBERS[0], handled: Handled | None = None
-) -> None:
-    """A service that commits after each 5 records, and not when it loses them."""
-    settings = {"enable_auto_commit": False}
-    async with consumer(bootstrap_servers, client_id, **settings) as member:
-        await consume(member, handled, every=5)
+        while True:
+            for records in (await member.getmany(timeout_ms=50)).values():
+                for record in records:
+                    if handled is not None:
+                        await handled(record)
 
 
 def start_consumer(bootstrap_servers: str) -> subprocess.Popen[bytes]:

@@ -8,6 +8,7 @@ import doctest
 import inspect
 import re
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from importlib import import_module
 from pathlib import Path
@@ -40,7 +41,10 @@ SLOW_TO_IMPORT: Final = (
     "kohort.testing.member",
     "kohort.testing.starting",
 )
-NOT_USED: Final = [f"-pno:{name}" for name in ("hypothesispytest", "schemathesis")]
+QUIETLY: Final = [
+    *(f"-pno:{name}" for name in ("hypothesispytest", "schemathesis")),
+    "-oasyncio_default_fixture_loop_scope=function",  # else pytest-asyncio warns
+]
 SUITES: Final = sorted({block.page for block in TESTS})
 
 
@@ -116,13 +120,15 @@ def needs(text: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def play(page: str, pytester: pytest.Pytester, **changes: str) -> dict[str, int]:
-    """Runs the tests of a page, put together from its blocks.
+def play(
+    page: str, pytester: pytest.Pytester, changes: Sequence[tuple[str, str]] = ()
+) -> dict[str, int]:
+    """Runs the tests of a page, put together from its blocks, in an empty folder.
 
     Args:
         page: the page. A test without a file is one, too.
         pytester: runs them.
-        changes: `old` is replaced by `new` in them.
+        changes: texts of the page, and what replaces them.
 
     Returns:
         How many passed, failed, and so on; and how many there are at least.
@@ -136,17 +142,14 @@ def play(page: str, pytester: pytest.Pytester, **changes: str) -> dict[str, int]
         path = pytester.path / name
         path.parent.mkdir(exist_ok=True)
         whole = needs(text) + text
-        if changes:
-            assert changes["old"] in whole
-            whole = whole.replace(changes["old"], changes["new"])
+        for old, new in changes:
+            assert old in whole
+            whole = whole.replace(old, new)
         path.write_text(whole)
-    pytester.makeini(
-        "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function"
-    )
     # pytester forgets the modules that a suite imports, and loads all plugins.
     for name in SLOW_TO_IMPORT:
         import_module(name)
-    result = pytester.runpytest_inprocess("--strict-markers", "-q", *NOT_USED)
+    result = pytester.runpytest_inprocess("--strict-markers", "-q", *QUIETLY)
     count = sum(text.count("def test_") for text in files.values())
     return {**result.parseoutcomes(), "count": count}
 
@@ -165,23 +168,29 @@ def test_the_tests_of_a_page_pass(
 
 
 _REVOCATION: Final = "docs/how-to/test-a-commit-on-revocation.md"
-_SERVICE: Final = "import service"
+_HANDLES: Final = "            await handle(order)\n"
+_CARELESS: Final = ("heartbeat_interval_ms=50", "enable_auto_commit=False")
+_SEVEN_OF_TEN: Final = """\
+            await handle(order)
+            if order.offset == 6:
+                await consumer.commit({(order.topic, order.partition): 7})
+"""
 
 
 @pytest.mark.parametrize(
-    ("page", "old", "new"),
+    ("page", "changes"),
     [
-        ("README.md", _SERVICE, "import careless as service"),
-        ("README.md", _SERVICE, "import late as service"),
-        (_REVOCATION, "await self.consumer.commit()", "pass"),
-        (_REVOCATION, "if revoked:", "if len(revoked) > 2:"),
+        ("README.md", [_CARELESS]),
+        ("README.md", [_CARELESS, (_HANDLES, _SEVEN_OF_TEN)]),
+        (_REVOCATION, [("await self.consumer.commit()", "pass")]),
+        (_REVOCATION, [("if revoked:", "if len(revoked) > 2:")]),
     ],
 )
 def test_a_service_that_breaks_an_assertion_fails_it(
-    page: str, old: str, new: str, pytester: pytest.Pytester
+    page: str, changes: Sequence[tuple[str, str]], pytester: pytest.Pytester
 ) -> None:
     """The printed tests are no decoration."""
-    outcomes = play(page, pytester, old=old, new=new)
+    outcomes = play(page, pytester, changes)
     assert outcomes.keys() == {"failed", "count"}
 
 

@@ -149,6 +149,19 @@ def test_a_follower_that_says_the_same(context: Context) -> None:
     assert f'{words} (reason: "enforced")' in found.explain(last)
 
 
+def test_a_reason_that_only_says_that_an_id_was_given(context: Context) -> None:
+    """kafka-clients sends it in the second JoinGroup of each new member."""
+    members = [context.member("ana", protocols=offer())]
+    context.form(members)
+    members[0].join(
+        protocols=offer(0), reason="need to re-join with the given member-id: ana-1"
+    )
+    found = history(recorded(context), "g")
+    words = found.explain(found.rebalances[-1])
+    assert "rejoined" in words
+    assert "reason" not in words
+
+
 @pytest.mark.parametrize(
     "reason",
     ["removed by an admin client", "member was removed by an admin: tidying up"],

@@ -75,7 +75,7 @@ def test_without_pyspark_it_says_what_to_install(
         (("stream",), "spark"),
     ):
         line = refused("pipeline", *words, *where, code=1, **without_pyspark)
-        assert f"pip install 'kohort[{extra}]'" in line
+        assert f"pip install '.[{extra}]'" in line
 
 
 def test_a_lake_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:

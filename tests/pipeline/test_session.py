@@ -40,7 +40,7 @@ def refused(call: str, **environment: str) -> str:
 def test_what_is_missing(tmp_path: Path) -> None:
     """PySpark, Java, a jar, or the master."""
     without = "sys.modules['pyspark'] = None; session()"
-    assert "pip install 'kohort[spark]'" in refused(without)
+    assert "pip install '.[spark]'" in refused(without)
     assert "set it to where Java 17 is" in refused("session()", JAVA_HOME=str(tmp_path))
     assert "needs Java 17" in refused("session()", JAVA_HOME="", PATH=str(tmp_path))
     assert "there is no jar no.jar" in refused("session(jars=['no.jar'])")

@@ -43,6 +43,7 @@ class _Peer:
 
     software_name = "power"
     software_version = "1"
+    listener = 0
 
     def __init__(self) -> None:
         self.answer: bytes | None = None

@@ -69,6 +69,16 @@ def test_long_data_comes_back(unpack: Unpack, codec: int) -> None:
     assert unpack(codec, memoryview(b"#" + packed)[1:]) == LONG
 
 
+@pytest.mark.parametrize(("codec", "low", "high"), [(1, 1, 9), (3, 1, 17), (4, -9, 19)])
+def test_a_higher_level_packs_more(codec: int, low: int, high: int) -> None:
+    """All levels are read alike."""
+    data = b"".join(b"%d;" % (n * n % 10_007) for n in range(20_000))
+    packed = [compression.compress(codec, data, level) for level in (low, high)]
+    assert len(packed[1]) < len(packed[0])
+    for each in packed:
+        assert compression.decompress(codec, each, limit=len(data)) == data
+
+
 @packers
 def test_equal_data_packs_equally(codec: int) -> None:
     """No timestamp is included, so runs are repeatable."""

@@ -81,3 +81,54 @@ def test_the_report_of_a_failed_test_counts_strikes(kohort: Kohort) -> None:
         member.heartbeat()
     told = dict(sections(kohort, "", None))["kohort faults"]
     assert told == "fault 1: error NOT_COORDINATOR in Heartbeat of ben, 2 times"
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        (
+            {"api": "Heartbeat", "group": "billling", "nth": 3},
+            "fault 1 (Heartbeat, group billling) never matched; did you mean billing?",
+        ),
+        (
+            {"api": "Heartbeat", "client_id": "e"},
+            (
+                "fault 1 (Heartbeat, client_id e) never matched; "
+                "the requests had client_id ben"
+            ),
+        ),
+        (
+            {"topic": "order", "name": "loss"},
+            "loss (any request, topic order) never matched; did you mean orders?",
+        ),
+        (
+            {"api": ["Fetch", "Produce"]},
+            "fault 1 (Fetch, Produce) never matched; no such request was received",
+        ),
+        (
+            {"api": "Heartbeat", "nth": 3},
+            "fault 1 (Heartbeat, nth=3) matched 2 requests, and struck none",
+        ),
+    ],
+)
+def test_the_report_names_a_fault_that_struck_nothing(
+    kohort: Kohort, keys: dict[str, object], line: str
+) -> None:
+    """With the name that was meant: an assertion about its strikes does not say it."""
+    kohort.topic("orders")
+    rule = kohort.faults.add({**keys, "error": "NOT_COORDINATOR"})
+    member = kohort.member("billing", client_id="ben")
+    member.join()
+    member.heartbeat()
+    member.heartbeat()
+    assert dict(sections(kohort, "", None))["kohort faults"] == line
+    assert rule.strikes == 0
+
+
+def test_a_rule_shows_what_was_given(kohort: Kohort) -> None:
+    """In the line of an assertion about it; nothing else of its 30 keys."""
+    rule = kohort.fail("Heartbeat", "NOT_COORDINATOR", group="billing", nth=3)
+    assert repr(rule) == (
+        "Rule(api='Heartbeat', group='billing', nth=3, error='NOT_COORDINATOR',"
+        " matches=0, strikes=0)"
+    )

@@ -47,3 +47,28 @@ async def test_a_fenced_producer(kohort: Kohort) -> None:
         assert transaction.describe()["producer_epoch"] > epoch
         with pytest.raises(ProducerFencedError):
             await producer.commit_transaction()
+
+
+async def test_records_that_read_committed_consumers_get(kohort: Kohort) -> None:
+    """Neither those of an aborted transaction, nor any from an open one on."""
+    topic = kohort.topic("orders", partitions=1, records=["before"])
+    servers = kohort.bootstrap_servers
+    async with (
+        Producer(bootstrap_servers=servers, transactional_id="a") as first,
+        Producer(bootstrap_servers=servers, transactional_id="b") as second,
+    ):
+        await first.begin_transaction()
+        await first.send_and_wait("orders", b"aborted")
+        await first.abort_transaction()
+        async with first.transaction():
+            await first.send_and_wait("orders", b"committed")
+        await second.begin_transaction()
+        await second.send_and_wait("orders", b"open")
+        topic.produce(["behind"])
+        found = [each.value for each in kohort.records("orders", committed=True)]
+        assert found == [b"before", b"committed"]
+        found = [each.value for each in topic.records()]
+        assert found == [b"before", b"aborted", b"committed", b"open", b"behind"]
+        await second.abort_transaction()
+    found = [each.value for each in topic.records(committed=True)]
+    assert found == [b"before", b"committed", b"behind"]

@@ -26,12 +26,14 @@ class Scripted:
 
     Attributes:
         url: the address of the timeline.
+        findings: those that the page is answered for each group.
     """
 
     def __init__(self) -> None:
         self._thread = LoopThread(contextlib.nullcontext())
         self._readers: list[asyncio.Queue[bytes | None]] = []
         self._said: list[bytes] = []
+        self.findings: list[dict[str, Any]] = []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -63,6 +65,7 @@ class Scripted:
     async def _start(self) -> None:
         app = web.Application()
         app.add_routes([*routes(), web.get("/events", self._follow)])
+        app.router.add_get("/why.json", self._why)
         self._runner = web.AppRunner(app)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -73,6 +76,9 @@ class Scripted:
         for reader in self._readers:
             reader.put_nowait(None)
         await self._runner.cleanup()
+
+    async def _why(self, _: web.Request) -> web.Response:
+        return web.json_response({"sentences": {}, "findings": self.findings})
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

@@ -211,6 +211,25 @@ def test_a_member_that_is_not_heard_of_is_silent(script: Scripted, visit: Show) 
     assert any(f"{ANA} of orders: stable" in row for row in shown.rows)
 
 
+def test_the_last_incident_is_in_view_from_the_start(
+    script: Scripted, visit: Show
+) -> None:
+    """However long ago it was; and the tab has the number of findings."""
+    later = streams.broker_event("node_started", 1_800_000)
+    events = streams.merge(two(), also=[later])
+    script.say(*({**event, "wall_ns": event["wall_ns"] + 10**18} for event in events))
+    at = next(e["time_ns"] for e in events if e["kind"] == "rebalance_started")
+    evidence = [{"sequence": None, "time_ns": at, "text": "it fell"}]
+    found = {"title": "t", "advice": "a", "setting": None, "evidence": evidence}
+    script.findings = [{**found, "evidence_count": 1}] * 2
+    shown = visit(script.url)
+    length = (events[-1]["time_ns"] - at) / MS
+    shown.until("(length) => kohort.chart.to - kohort.chart.from > length", length)
+    assert shown.span[0] < (at - events[0]["time_ns"]) / MS
+    assert shown.evaluate("() => kohort.chart.isFollowing")
+    assert shown.page.locator("#tab-findings .count").inner_text() == "2"
+
+
 def test_another_run_is_seen_while_the_page_is_open(
     script: Scripted, visit: Show
 ) -> None:

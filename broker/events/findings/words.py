@@ -7,7 +7,7 @@ from itertools import chain
 
 from kohort.broker.events.account.values import Account, Gone, Unread, count
 from kohort.broker.events.findings.names import Names, cut
-from kohort.broker.events.words import REBALANCE_SENTENCES
+from kohort.broker.events.words import ID_GIVEN, REBALANCE_SENTENCES
 
 LONGEST_REASON = 200
 """Characters of a reason that are shown: those of Kafka's clients have 50 to 150."""
@@ -79,8 +79,13 @@ def cause(rebalance: Account, names: Names) -> str:
 
 
 def said(reason: str | None) -> str:
-    """The reason that a client sent (KIP-800), to follow its action."""
-    return f' (reason: "{cut(reason, LONGEST_REASON)}")' if reason else ""
+    """The reason that a client sent (KIP-800), to follow its action.
+
+    None if it only says that the broker gave the member its id (KIP-394).
+    """
+    if not reason or reason.startswith(ID_GIVEN):
+        return ""
+    return f' (reason: "{cut(reason, LONGEST_REASON)}")'
 
 
 def _plain(rebalance: Account, who: str) -> str:

@@ -38,13 +38,15 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "member_refused",
-        "A JoinGroup was refused.",
+        "A JoinGroup was refused, or a heartbeat of a group that kohort does not have.",
         (ERROR,),
         {
             "full": "group.max.size is reached (KIP-389)",
             "fenced": "another process has its instance id (KIP-345)",
             "inconsistent": "its protocols do not fit the group's",
             "unknown": "its member id is unknown",
+            "unsupported": "kohort has groups of the classic protocol only: it is for a"
+            " group of KIP-848, KIP-932 or KIP-1071",
             "invalid": "the request is invalid: the error says why",
         },
     ),

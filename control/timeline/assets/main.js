@@ -225,12 +225,34 @@
 
   // -- a broker
 
+  const OPENS_WITH_MS = 60_000; // and with as much more as the last incident takes
+  const MOST_ASKED = 20; // groups; of more, the findings are asked for in their tab
+
+  /** The last moment of a finding, or else of the last rebalance; null: there is none. */
+  function lastIncident() {
+    const groups = [...model.groups.values()];
+    const told = groups.flatMap((group) => (model.findings.get(group.name) ?? []).flatMap(({ evidence }) => evidence))
+      .map((each) => model.time(each.time_ns));
+    const moments = told.length ? told : groups.map((group) => group.current?.at ?? null).filter((at) => at !== null);
+    return moments.length ? moments.reduce((one, other) => Math.max(one, other)) : null;
+  }
+  /** Shows a page that has read what the broker remembers: the last incident is in view. */
+  async function openAtIncident() {
+    if (model.groups.size <= MOST_ASKED) await findings.ask();
+    showCounts();
+    const at = lastIncident();
+    if (at === null || !chart.isFollowing) return;
+    const span = Math.max(OPENS_WITH_MS, (chart.now - at) * 1.25);
+    chart.view(chart.now - span, chart.now);
+  }
   function showLive() {
     let said = 0;
     let isNew = false;
-    chart.to = 60_000;
+    chart.to = OPENS_WITH_MS;
     chart.isFollowing = true;
     follow.hidden = false;
+    let calmSince = Infinity; // no event waits
+    let isOpened = false;
     const source = new LiveSource(model, root.dataset.source, { changed: () => { isNew = true; }, status: setStatus });
     setInterval(() => {
       if (!current.id.endsWith("chart") && !viewOf(current).contains(document.activeElement)) showTable();
@@ -245,6 +267,11 @@
       const time = performance.now();
       chart.start = model.start;
       chart.now = Math.max(model.end, source.now());
+      calmSince = model.groups.size && !source.waiting.length ? Math.min(calmSince, time) : Infinity;
+      if (!isOpened && time - calmSince > 300) {
+        isOpened = true; // all that the broker remembers is read
+        openAtIncident();
+      }
       if (document.hidden || (!isNew && time - drawn < (calm.matches ? 1000 : clamp(1 / chart.scale, 0, 1000)))) return;
       drawn = time;
       isNew = false;

@@ -31,7 +31,7 @@ const REBALANCE_SIGNS = {
 const BAD_CAUSES = new Set(["session_expired", "sync_timeout", "assignment_not_stored", "group_over_max_size"]);
 
 const plain = (word) => String(word ?? "").replaceAll("_", " ");
-const quoted = (reason) => (reason ? ` Its reason: \u201c${shown(reason, 400)}\u201d.` : "");
+const quoted = (reason) => (reason && !reason.startsWith(WORDS.id_given) ? ` Its reason: \u201c${shown(reason, 400)}\u201d.` : "");
 const capital = (text) => `${text[0].toUpperCase()}${text.slice(1)}`;
 
 /** The meaning of a word; the word itself, if the table is of an older version. */

@@ -1,6 +1,6 @@
 // Package kohorttest gives Go tests a Kafka broker with power over consumer groups.
 //
-// Copy this file. It needs kohort (pip install kohort), and no module besides the standard library.
+// Copy this file. It needs kohort, installed as its README says, and no module besides the standard library.
 //
 //	func TestAMemberIsReplaced(t *testing.T) {
 //		broker := kohorttest.Start(t, kohorttest.Options{Nodes: 3})
@@ -117,7 +117,7 @@ func (k *Kohort) serve(options Options) string {
 	output, written := io.Pipe()
 	command.Stdout, command.Stderr = written, written
 	if err := command.Start(); err != nil {
-		k.t.Fatalf("cannot run kohort (%v): install it (pip install kohort), or set KOHORT_COMMAND", err)
+		k.t.Fatalf("cannot run kohort (%v): install it as its README says, or set KOHORT_COMMAND", err)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -502,6 +502,97 @@ func (g *Group) Stable(members int) Description {
 func (g *Group) CaughtUp() Description {
 	g.k.t.Helper()
 	return g.Until(Lag(0))
+}
+
+// Transaction returns a transactional id, which need not exist yet.
+func (k *Kohort) Transaction(id string) *Transaction {
+	return &Transaction{k, "/v1/transactions/" + url.PathEscape(id)}
+}
+
+// Transaction has verbs and views of a transactional.id.
+type Transaction struct {
+	k    *Kohort
+	path string
+}
+
+// TransactionDescription is a transactional id at a moment; Partitions and Groups are those of its transaction, which
+// only Describe returns.
+type TransactionDescription struct {
+	State         string
+	ProducerID    int64 `json:"producer_id"`
+	ProducerEpoch int   `json:"producer_epoch"`
+	Coordinator   int
+	Held          string // the state of its hold; empty if it is not held
+	Groups        []string
+	Partitions    []TransactionPartition
+}
+
+// TransactionPartition is a partition of a transaction.
+type TransactionPartition struct {
+	Topic     string
+	Partition int32
+	IsMarked  bool `json:"is_marked"` // it has the marker
+}
+
+func (x *Transaction) verb(name string, body fields) TransactionDescription {
+	x.k.t.Helper()
+	var found TransactionDescription
+	x.k.post(x.path+"/"+name, body, &found)
+	return found
+}
+
+// Fence fences the producer: raises the epoch, and aborts an open transaction.
+func (x *Transaction) Fence() TransactionDescription {
+	x.k.t.Helper()
+	return x.verb("fence", fields{})
+}
+
+// Expire aborts the open transaction, as transaction.timeout.ms does.
+func (x *Transaction) Expire() TransactionDescription {
+	x.k.t.Helper()
+	return x.verb("expire", fields{})
+}
+
+// Hold holds the next transaction in a state, PrepareCommit or PrepareAbort, before its markers are written, until
+// Release. By default it is PrepareCommit.
+func (x *Transaction) Hold(state ...string) TransactionDescription {
+	x.k.t.Helper()
+	if len(state) == 0 {
+		return x.verb("hold", fields{})
+	}
+	return x.verb("hold", fields{"state": state[0]})
+}
+
+// Release is the opposite of Hold.
+func (x *Transaction) Release() TransactionDescription {
+	x.k.t.Helper()
+	return x.verb("release", fields{})
+}
+
+// Move makes a node the coordinator: the next running one, unless another is given.
+func (x *Transaction) Move(node ...int) TransactionDescription {
+	x.k.t.Helper()
+	if len(node) == 0 {
+		return x.verb("move", fields{})
+	}
+	return x.verb("move", fields{"node": node[0]})
+}
+
+// Describe returns the transactional id as it is.
+func (x *Transaction) Describe() TransactionDescription {
+	x.k.t.Helper()
+	var found TransactionDescription
+	x.k.check(x.k.Ask(http.MethodGet, x.path, nil, &found))
+	return found
+}
+
+// Until waits until the transactional id is in a state, with Kafka's name, as in "Ongoing"; at most 10 seconds.
+func (x *Transaction) Until(state string) TransactionDescription {
+	x.k.t.Helper()
+	var found TransactionDescription
+	query := url.Values{"state": {state}}
+	x.k.check(x.k.Ask(http.MethodGet, x.path+"/until?"+query.Encode(), nil, &found))
+	return found
 }
 
 // StopNode stops a node; others take over its partitions and groups.

@@ -1,6 +1,7 @@
 package kohorttest_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,6 +30,7 @@ func TestVerbs(t *testing.T) {
 		{"the coordinator moves", theCoordinatorMoves},
 		{"faults strike", faultsStrike},
 		{"time passes", timePasses},
+		{"a transaction is held, fenced and moved", aTransactionIsHeld},
 		{"refusals", refusals},
 	} {
 		t.Run(scene.name, func(t *testing.T) {
@@ -130,6 +132,37 @@ func timePasses(t *testing.T, broker *Kohort, group *Group) {
 	check(t, "generation", group.Describe().Generation, before.Generation)
 	broker.AdvanceUnheard(46 * time.Second) // its session is 45 s
 	again(group, before)
+}
+
+func aTransactionIsHeld(t *testing.T, broker *Kohort, _ *Group) {
+	transaction := broker.Transaction("orders-1")
+	producer, err := kgo.NewClient(kgo.SeedBrokers(broker.BootstrapServers...), kgo.TransactionalID("orders-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	ctx := context.Background()
+	send := func() error {
+		if err := producer.BeginTransaction(); err != nil {
+			return err
+		}
+		return producer.ProduceSync(ctx, &kgo.Record{Topic: "orders", Value: []byte("one")}).FirstErr()
+	}
+	check(t, "sending", send(), nil)
+	check(t, "partitions", len(transaction.Until("Ongoing").Partitions), 0)
+	check(t, "partitions", len(transaction.Describe().Partitions), 1)
+	transaction.Hold()
+	check(t, "commit", producer.EndTransaction(ctx, kgo.TryCommit), nil)
+	held := transaction.Until("PrepareCommit")
+	check(t, "held", held.Held, "PrepareCommit")
+	check(t, "it moves", transaction.Move().Coordinator != held.Coordinator, true)
+	transaction.Release()
+	done := transaction.Until("CompleteCommit")
+	var refusal *Refusal
+	err = broker.Ask(http.MethodPost, "/v1/transactions/orders-1/expire", Rule{}, nil)
+	check(t, "nothing to expire", errors.As(err, &refusal) && refusal.Status == http.StatusConflict, true)
+	check(t, "the epoch rises", transaction.Fence().ProducerEpoch > done.ProducerEpoch, true)
+	check(t, "sending fails", send() != nil, true)
 }
 
 func refusals(t *testing.T, broker *Kohort, group *Group) {

@@ -162,8 +162,8 @@ async def test_tls_with_a_broker_that_has_none(folder: Path) -> None:
         assert "the broker ended the TLS handshake" in str(error)
 
 
-async def test_the_alert_of_a_peer_that_wants_tls_is_no_response() -> None:
-    """As a size it would be 350 MB, which the client does not wait for."""
+async def test_the_alert_of_a_listener_with_tls_names_the_setting() -> None:
+    """As a size it would be 350 MB; a retry would not help."""
 
     async def alert(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -171,8 +171,10 @@ async def test_the_alert_of_a_peer_that_wants_tls_is_no_response() -> None:
         await reader.read()  # until the client has had enough
 
     async with peer(alert) as address:
-        error = await once(address)
-        assert "not a Kafka broker: a frame of 352518912 bytes" in str(error)
+        error = await refused(address)
+    assert isinstance(error, ConnectionFailedError)
+    assert not error.retriable
+    assert "speaks TLS: try security_protocol='SSL' or 'SASL_SSL'" in str(error)
 
 
 # -- SASL
@@ -319,3 +321,23 @@ async def test_a_hook_that_fails_is_an_error_of_the_connection() -> None:
         assert isinstance(error.__cause__, KeyError)
         assert not error.retriable
         await broker.is_left_alone()
+
+
+@pytest.mark.parametrize("has_tls", [False, True])
+async def test_a_listener_with_sasl_names_the_setting(
+    folder: Path, *, has_tls: bool
+) -> None:
+    """It closes on the first request; the next connection asks for a mechanism."""
+    code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    offer = SaslHandshakeResponse(code, ("SCRAM-SHA-256",))
+    tls = theirs(folder) if has_tls else None
+    async with FakeBroker(
+        {"Metadata": Asked.close, "SaslHandshake": lambda asked: asked.reply(offer)},
+        tls=tls,
+    ) as broker:
+        settings = {"security_protocol": TLS, "ssl_context": trusting(folder)}
+        error = await refused(broker.address, **(settings if has_tls else {}))
+    assert not error.retriable
+    protocol = "SASL_SSL" if has_tls else "SASL_PLAINTEXT"
+    assert "the listener wants SASL (SCRAM-SHA-256)" in str(error)
+    assert f"try security_protocol={protocol!r}" in str(error)

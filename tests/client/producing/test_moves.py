@@ -17,7 +17,7 @@ from tests.client.stage import PATIENCE
 
 from kohort.broker.server import Broker
 from kohort.client import Admin, Producer
-from kohort.client.producer import Delivery
+from kohort.client.producing.results import Delivery
 from kohort.protocol.records import read_records
 
 KEYS = [b"k%d" % n for n in range(7)]

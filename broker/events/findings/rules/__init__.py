@@ -56,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     rebalances.changing_subscriptions,
     rebalances.differing_subscriptions,
     rebalances.never_quiet,
+    refusals.unsupported_protocol,
     refusals.static_member_refused,
     refusals.full_group,
     refusals.inconsistent_protocols,

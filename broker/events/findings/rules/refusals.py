@@ -94,6 +94,20 @@ def _refused_again(last: Life, refusal: Refusal) -> str:
     return f"{instance_id} {how(last.how)}, and was refused {away} later"
 
 
+def unsupported_protocol(facts: Facts, names: Names) -> Iterator[Finding]:
+    """Clients that ask for a group of a newer protocol, which kohort does not have."""
+    found = [r for r in facts.refusals if r.cause == "unsupported"]
+    if found:
+        yield Finding(
+            "unsupported-protocol",
+            "Clients asked for a group of a protocol that kohort does not have",
+            "kohort has groups of the classic protocol only. Set group.protocol=classic"
+            " in consumers (KIP-848) and in Kafka Streams (KIP-1071). Share groups"
+            " (KIP-932) have no classic form: use a KafkaConsumer.",
+            tuple(_of(r, f"{_sender(r)}: {r.error}", names) for r in found),
+        )
+
+
 def full_group(facts: Facts, names: Names) -> Iterator[Finding]:
     """A full group, and clients that keep trying to join it."""
     own = {id(r) for r, life in refused_again(facts) if is_there(life, r)}

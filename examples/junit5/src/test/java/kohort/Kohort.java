@@ -38,7 +38,7 @@ import org.junit.jupiter.api.extension.TestExecutionExceptionHandler;
 
 /**
  * A Kafka broker for tests of consumer groups, as a JUnit 5 extension: copy this file into your tests.
- * It needs Java 11, JUnit's API and kohort ({@code pip install kohort}), and nothing else.
+ * It needs Java 11, JUnit's API and kohort, installed as its README says, and nothing else.
  *
  * <pre>{@code
  * @RegisterExtension
@@ -59,7 +59,7 @@ import org.junit.jupiter.api.extension.TestExecutionExceptionHandler;
  * spaces, if it is not {@code kohort}. With KOHORT_HTTP and KAFKA_BOOTSTRAP_SERVERS, as in {@code kohort run -- mvn
  * test}, the tests use that broker and start none; its settings are those of {@code kohort run}.
  *
- * <p>After each test the faults are removed, and its groups released. When a test fails, the story of each group that it asked for, in the
+ * <p>After each test the faults are removed, and its groups and transactions released. When a test fails, the story of each group that it asked for, in the
  * sentences of {@code kohort why}, is a suppressed exception of its failure.
  */
 public final class Kohort
@@ -74,6 +74,7 @@ public final class Kohort
     private final Map<String, String> config = new LinkedHashMap<>();
     private final List<String> options = new ArrayList<>();
     private final Set<String> groups = Collections.synchronizedSet(new LinkedHashSet<>());
+    private final Set<String> transactions = Collections.synchronizedSet(new LinkedHashSet<>());
     // Loopback is never behind a proxy.
     private final HttpClient client = HttpClient.newBuilder()
             .version(HttpClient.Version.HTTP_1_1)
@@ -126,6 +127,12 @@ public final class Kohort
     public Group group(String id) {
         groups.add(id);
         return new Group(id);
+    }
+
+    /** A transactional id, which need not exist yet. */
+    public Transaction transaction(String id) {
+        transactions.add(id);
+        return new Transaction(id);
     }
 
     /** A node of the cluster; the first is 1. */
@@ -425,6 +432,60 @@ public final class Kohort
         }
     }
 
+    /** Verbs and views of a transactional.id. They return its row as Java's types for JSON: state, producer_epoch, ... */
+    public final class Transaction {
+        private final String path;
+
+        private Transaction(String id) {
+            path = "/v1/transactions/" + quoted(id);
+        }
+
+        /** Fences the producer: raises the epoch, and aborts an open transaction. */
+        public Map<String, Object> fence() {
+            return post(path + "/fence", Map.of());
+        }
+
+        /** Aborts the open transaction, as transaction.timeout.ms does. */
+        public Map<String, Object> expire() {
+            return post(path + "/expire", Map.of());
+        }
+
+        /** Holds the next transaction in PrepareCommit, before its markers are written. */
+        public Map<String, Object> hold() {
+            return hold("PrepareCommit");
+        }
+
+        /** Holds the next transaction in PrepareCommit or PrepareAbort, before its markers are written. */
+        public Map<String, Object> hold(String state) {
+            return post(path + "/hold", Map.of("state", state));
+        }
+
+        /** The opposite of {@link #hold}. */
+        public Map<String, Object> release() {
+            return post(path + "/release", Map.of());
+        }
+
+        /** Makes the next running node the coordinator. */
+        public Map<String, Object> move() {
+            return post(path + "/move", Map.of());
+        }
+
+        /** Makes a node the coordinator. */
+        public Map<String, Object> move(int node) {
+            return post(path + "/move", Map.of("node", node));
+        }
+
+        /** The id as it is, with the partitions and groups of its transaction. */
+        public Map<String, Object> describe() {
+            return get(path);
+        }
+
+        /** Waits until the id is in a state, with Kafka's name, as in "Ongoing"; at most 10 seconds. */
+        public Map<String, Object> until(String state) {
+            return get(path + "/until?state=" + quoted(state));
+        }
+    }
+
     /** Verbs of a node. */
     public final class Node {
         private final int id;
@@ -563,18 +624,22 @@ public final class Kohort
     public synchronized void beforeEach(ExtensionContext context) {
         enter();
         groups.clear();
+        transactions.clear();
     }
 
     /** Before the test's own {@code @AfterEach}: a consumer that is held, or slowed down, would not close. */
     @Override
     public void afterTestExecution(ExtensionContext context) {
         faults().clear();
-        for (String id : List.copyOf(groups)) {
-            try {
-                group(id).release();
-            } catch (KohortException notHeld) {
-                // as it should be
-            }
+        List.copyOf(groups).forEach(id -> unlessRefused(group(id)::release));
+        List.copyOf(transactions).forEach(id -> unlessRefused(transaction(id)::release));
+    }
+
+    private static void unlessRefused(Runnable release) {
+        try {
+            release.run();
+        } catch (KohortException notHeld) {
+            // as it should be
         }
     }
 
@@ -618,7 +683,7 @@ public final class Kohort
             process = new ProcessBuilder(command).redirectErrorStream(true).start();
         } catch (IOException error) {
             throw new IllegalStateException(
-                    "cannot run kohort: install it (pip install kohort), or set KOHORT_COMMAND", error);
+                    "cannot run kohort: install it as its README says, or set KOHORT_COMMAND", error);
         }
         BufferedReader output =
                 new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));

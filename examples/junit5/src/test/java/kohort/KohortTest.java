@@ -11,6 +11,10 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.serialization.StringSerializer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -122,6 +126,35 @@ class KohortTest {
         assertEquals(before.generation(), billing.describe().generation());
         kohort.clock().advance(Duration.ofSeconds(46), false); // its session is 45 s
         again(before);
+    }
+
+    @Test
+    void aTransactionIsHeldFencedAndMoved() {
+        Kohort.Transaction transaction = kohort.transaction("orders-1");
+        Map<String, Object> settings = Map.of(
+                "bootstrap.servers", kohort.bootstrapServers(), "transactional.id", "orders-1");
+        try (var producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            producer.send(new ProducerRecord<>("orders", "one"));
+            producer.flush();
+            transaction.until("Ongoing");
+            assertEquals(1, ((List<?>) transaction.describe().get("partitions")).size());
+            transaction.hold();
+            producer.commitTransaction();
+            assertEquals("PrepareCommit", transaction.until("PrepareCommit").get("held"));
+            Object coordinator = transaction.describe().get("coordinator");
+            assertNotEquals(coordinator, transaction.move().get("coordinator"));
+            transaction.release();
+            transaction.until("CompleteCommit");
+            assertEquals(409, assertThrows(Kohort.KohortException.class, transaction::expire).status());
+            transaction.fence();
+            assertThrows(KafkaException.class, () -> {
+                producer.beginTransaction();
+                producer.send(new ProducerRecord<>("orders", "two"));
+                producer.commitTransaction();
+            });
+        }
     }
 
     @Test
