@@ -264,7 +264,7 @@ class World:
             events=events,
         )
         for node in self.cluster.nodes.values():
-            node.host, node.port, node.is_open = "host", 9092 + node.id, True
+            node.addresses, node.is_open = [("host", 9092 + node.id)], True
         self.connections: set[Connection] = set()
         self._generations: dict[str, int] = {}
         self._limit: int = settings["group.max.size"]
