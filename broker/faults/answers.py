@@ -253,7 +253,9 @@ def _metadata(request: Request, maker: _Maker) -> Generator[None, None, Any]:
     is_of_all = maker.code == ErrorCode.REBOOTSTRAP_REQUIRED
     return module.MetadataResponse(
         brokers=[
-            module.MetadataResponseBroker(node.id, node.host, node.port)
+            module.MetadataResponseBroker(
+                node.id, *node.addresses[request.peer.listener]
+            )
             for node in cluster.nodes.values()
             if node.is_running
         ],

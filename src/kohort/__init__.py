@@ -13,7 +13,7 @@ are awaited. The client is in `kohort.client`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kohort.broker.server import Broker
@@ -31,10 +31,12 @@ _HOMES = {
 __all__ = ["Broker", "Group", "Kohort", "Transaction"]
 
 
-def __getattr__(name: str) -> Any:
-    """Imports a public name on first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a wrong name is an error to type checkers
 
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    def __getattr__(name: str) -> object:
+        """Imports a public name on first use."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -66,6 +66,10 @@ async def test_each_listener_gives_its_own_addresses() -> None:
                 connected_to("127.0.0.1", ports[wrong]) as other,
             ):
                 found = await addresses(client, other)
+                fault = broker.faults.fail("Metadata", "LEADER_NOT_AVAILABLE")
+                answer = await client.call("Metadata", 12, metadata("t"))
+                found += [(each.host, each.port) for each in answer.brokers]
+                broker.faults.remove(fault.id)
             assert {*found} == {(host, port) for port in ports.values()}
         assert len({port for rows in before for _, port in rows}) == 4
 

@@ -17,7 +17,7 @@ def test_the_package_imports_its_names_on_first_use() -> None:
         zip(found, found, strict=True)
     )
     with pytest.raises(AttributeError, match="no attribute 'Brocker'"):
-        _ = package.Brocker
+        _ = package.Brocker  # type: ignore[attr-defined]
 
 
 def test_without_a_broker_it_is_as_the_fixture(kohort: Kohort) -> None:
