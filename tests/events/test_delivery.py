@@ -652,6 +652,17 @@ def test_the_response_was_used_although_others_had_the_records(play: Play) -> No
     assert play.again == [(10, 12, False, "rebalance", False)]
 
 
+def test_others_have_read_as_far_as_a_dropped_response(play: Play) -> None:
+    """Its reader comes back, and begins where they have ended."""
+    play.rebalanced(a=(), b=(0,))
+    play.send(10, 12)
+    play.read(10, 12, on=2)
+    play.commit("b", 12)
+    play.rebalanced(a=(0,), b=())
+    play.ask(12)
+    assert (play.again, play.account.records) == ([], 12)
+
+
 def test_a_response_with_an_error_is_dropped(play: Play) -> None:
     """Another partition was out of range: kafkajs asks for all of them again."""
     play.rebalanced(a=(0, 1))

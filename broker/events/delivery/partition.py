@@ -113,8 +113,8 @@ class PartitionDelivery:
         stray = self.stray
         if stray is not None and stray[0] == client.connection:
             self.stray = None
-            if stray[2] == offset:
-                # It was read, after all.
+            if stray[2] == offset and not self.seen.within(stray[1], offset):
+                # It was read, after all, unless others have read that far since.
                 self._begin(member_id, client, stray[1], log_start, wall_ns)
                 assert self.passage is not None
                 self.received(self.passage, offset, wall_ns)
