@@ -268,15 +268,26 @@ class Cell:
             log.delete_records(offset)
 
     @property
-    def is_read(self) -> bool:
-        """Whether each partition has a reader, whose position is known."""
+    def positions(self) -> dict[int, int]:
+        """The positions of the present readers, by partition."""
         accounting = self.broker.events.accounting
         assert accounting is not None
-        found = accounting.deliveries.of(self.group.group_id).partitions.values()
-        passages = [each.passage for each in found]
-        return len(passages) == PARTITIONS and all(
-            passage is not None and passage.release is None for passage in passages
-        )
+        found = accounting.deliveries.of(self.group.group_id).partitions
+        return {
+            partition: state.passage.position
+            for (_, partition), state in found.items()
+            if state.passage is not None and state.passage.release is None
+        }
+
+    @property
+    def is_read(self) -> bool:
+        """Whether each partition has a reader, whose position is known."""
+        return len(self.positions) == PARTITIONS
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether each partition has a reader, which has received everything."""
+        return self.positions == self.ends
 
     async def join(self, name: str, **words: object) -> Member:
         """A member joins; returns before it has."""
@@ -392,11 +403,18 @@ class Cell:
         return await self.group.delivery(timeout_s=LIMIT_S)
 
     async def _received(self, many: int) -> None:
-        """The account has them, and an application what was certainly sent again."""
+        """The account has them, and an application what was certainly sent again.
+
+        The readers are at the end: a former one may have handled the last records.
+        """
 
         def holds() -> bool:
             found = self.group.peek_delivery()
-            return found.records >= many and found.again_certain <= self.again
+            return (
+                found.records >= many
+                and found.again_certain <= self.again
+                and self.is_at_end
+            )
 
         await self.until("received", holds)
 

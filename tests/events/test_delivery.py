@@ -616,6 +616,22 @@ def test_an_aborted_transaction_is_no_work(play: Play, partition: int) -> None:
     assert play.again == [(7, 10, True, "seek", False)]
 
 
+def test_an_admin_does_not_end_the_work_in_transactions(play: Play) -> None:
+    """Only a member's own commit does, but for the one of a reset."""
+    play.commit("a", 4, producer_id=5)
+    play.gone("a")
+    play.commit("", 4)
+    play.join("b")
+    play.assign(b=(0,))
+    play.commit("b", -2)
+    play.read(4, 10, on=2)
+    play.read(4, 10, on=2)
+    assert play.again == []
+    play.commit("b", 4)
+    play.read(4, 10, on=2)
+    assert play.again == [(4, 10, False, "seek", False)]
+
+
 def test_a_transaction_that_is_aborted_before_any_was_committed(play: Play) -> None:
     """Nothing shows yet that the reader works in transactions."""
     play.read(0, 10)

@@ -58,7 +58,7 @@ class GroupDelivery:
         rewound: those of them that no event has told.
         told_uncommitted: records not committed, by the last event.
         loaded: offsets that a coordinator has loaded.
-        is_transactional: whether the last commit was part of a transaction.
+        is_transactional: whether a member's last commit was part of a transaction.
         early: by partition, the last connection that asked for it, but not for its
             reader. librdkafka may fetch a partition that it has lost, and drops those
             records when the partition comes back.
@@ -217,7 +217,7 @@ class GroupDelivery:
             )
             steps += step
             # kafkajs commits -2 to begin at the earliest offset.
-            if offset >= 0:
+            if offset >= 0 and not is_admin:
                 self.is_transactional = in_transaction
             if before is None:
                 continue
