@@ -101,6 +101,14 @@ async def kick(cell: Cell) -> None:
     await cell.closed()
 
 
+async def restart(cell: Cell) -> None:
+    """All nodes stop, one after the other, and start again."""
+    await worker(cell)
+    for node_id in cell.broker.cluster.nodes:
+        await cell.broker.restart_node(node_id)
+    await cell.closed()
+
+
 async def seek(cell: Cell) -> None:
     """The application seeks back in one partition."""
     one = await worker(cell)
@@ -184,7 +192,18 @@ AT_WORK: Final = frozenset({"join_at_work", "close_at_work"})
 DISTURBANCES: Final[Mapping[str, Callable[[Cell], Awaitable[None]]]] = {
     each.__name__: each
     for each in (
-        *(nothing, join, storm, replaced, one_of_two, crash, kick, seek, latest),
+        *(
+            nothing,
+            join,
+            storm,
+            replaced,
+            one_of_two,
+            crash,
+            kick,
+            restart,
+            seek,
+            latest,
+        ),
         *(aborted, deleted, static, static_crash, join_at_work, close_at_work),
     )
 }
