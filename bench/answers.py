@@ -12,6 +12,7 @@ The second one plays the row about `group.max.size`, which has to be 3.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import itertools
 import selectors
 import socket
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, TypeVar
 
+from tests.conformance.play import probe
 from tests.coordinator.context import Context
 from tests.coordinator.driver import Pending
 from tests.groups.states import PLAYS, STATES, Scene
@@ -260,6 +262,8 @@ def main() -> None:
     host, _, port = asked.bootstrap.rpartition(":")
     BrokerContext.address = (host, int(port))
     Scene.context_class = BrokerContext
+    # A Kafka that has just started refuses the first requests for a group.
+    asyncio.run(probe(*BrokerContext.address))
     _create_topics(BrokerContext.address)
     requests = [each for each in PLAYS if ("max.size" in each) == asked.max_size]
     cells = list(itertools.product(requests, STATES))

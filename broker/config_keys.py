@@ -235,7 +235,7 @@ offsets.topic.replication.factor                short    3 1.. read-only used
 offsets.topic.segment.bytes                     int      104857600 1.. read-only used
 principal.builder.class                         class    org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder * per-broker
 process.roles                                   list     null broker|controller read-only
-producer.id.expiration.check.interval.ms        int      600000 1.. hidden
+producer.id.expiration.check.interval.ms        int      600000 1.. hidden used
 producer.id.expiration.ms                       int      86400000 1.. cluster-wide used
 producer.purgatory.purge.interval.requests      int      1000 * read-only
 queued.max.request.bytes                        long     -1 * read-only used

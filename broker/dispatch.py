@@ -47,6 +47,7 @@ HANDLERS: Final = {
     26: "kohort.broker.handlers.k26_end_txn",
     27: "kohort.broker.handlers.k27_write_txn_markers",
     28: "kohort.broker.handlers.k28_txn_offset_commit",
+    **dict.fromkeys((29, 30, 31, 38, 39, 40, 41), "kohort.broker.handlers.security"),
     32: "kohort.broker.handlers.k32_describe_configs",
     33: "kohort.broker.handlers.k33_alter_configs",
     35: "kohort.broker.handlers.k35_describe_log_dirs",

@@ -58,14 +58,14 @@ class Housekeeper:
         self._connections = connections
         self._timers: dict[Callable[[], None], Timer] = {}
         self._cleaning = _nothing()
-        self._expiring = _nothing()
         # Damaged partitions, which cannot be compacted.
         self._uncleanable: list[Partition] = []
 
     def start(self) -> None:
         """Arms the rounds."""
         config = self._cluster.config
-        self._every(self._expire, config["log.retention.check.interval.ms"])
+        self._expire_all("log.retention.check.interval.ms", "expire")
+        self._expire_all("producer.id.expiration.check.interval.ms", "expire_producers")
         checkpoint_ms = config["log.flush.offset.checkpoint.interval.ms"]
         self._every_real(self._checkpoint, checkpoint_ms)
         self._every(self._flush, FLUSH_CHECK_MS)
@@ -132,24 +132,33 @@ class Housekeeper:
                 if looked_at % PARTITIONS_AT_ONCE == 0:
                     yield None
 
-    def _expire(self) -> None:
-        self._expiring = self._expire_all()
-        self._expire_slice()
+    def _expire_all(self, interval_key: str, method: str) -> None:
+        """Calls a method of each partition, in slices, and again after each interval.
 
-    def _expire_all(self) -> Generator[None, None, None]:
-        """Drops records that are beyond retention by time or size."""
-        for partition in self._partitions():
-            if partition is None:
-                yield
+        Args:
+            interval_key: the configuration key of the interval, in ms.
+            method: of `Partition`; takes the time, in ms since the epoch.
+        """
+        interval_ms = self._cluster.config[interval_key]
+
+        def all_of_them() -> Generator[None, None, None]:
+            for partition in self._partitions():
+                if partition is None:
+                    yield
+                else:
+                    getattr(partition, method)(self._cluster.now_ms())
+
+        work = all_of_them()
+
+        def go_on() -> None:
+            nonlocal work
+            if next(work, _ALL_DONE) is _ALL_DONE:
+                work = all_of_them()
+                self._every(go_on, interval_ms)
             else:
-                partition.expire(self._cluster.now_ms())
+                self._at(self._clock.now(), go_on)
 
-    def _expire_slice(self) -> None:
-        if next(self._expiring, _ALL_DONE) is _ALL_DONE:
-            interval_ms = self._cluster.config["log.retention.check.interval.ms"]
-            self._every(self._expire, interval_ms)
-        else:
-            self._at(self._clock.now(), self._expire_slice)
+        self._every(go_on, interval_ms)
 
     def _flush(self) -> None:
         self._cluster.flush()

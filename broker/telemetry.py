@@ -1,12 +1,13 @@
 """Logging with structlog: pretty on a terminal, JSON for machines, always on stderr.
 
-The first logged line imports structlog, so a broker that logs nothing starts without
-it.
+The first logged line imports structlog, so a program whose broker logs nothing does
+without it. A process that serves calls `load` before.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Literal
 Format = Literal["auto", "pretty", "json"]
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
+_TRIED = ("rich", "better_exceptions", "twisted", "greenlet")
 MOST_FIRST_TIMES = 1000
 """Keys that `FirstTimes` remembers."""
 _NUMBERS = {level: number for number, level in enumerate(LEVELS)}
@@ -206,6 +208,21 @@ def _harmless(_: Any, __: str, fields: dict[str, Any]) -> dict[str, Any]:
         else value
         for name, value in fields.items()
     }
+
+
+def load() -> None:
+    """Imports structlog without the packages that it only tries, for tracebacks.
+
+    They are most of the time of its import, and no line here needs them. For a process
+    that is a broker alone: a program that uses structlog itself may want them.
+    """
+    hidden = [name for name in _TRIED if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        importlib.import_module("structlog")
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 def _bind(name: str) -> Any:

@@ -109,7 +109,7 @@ def reached(address: str, token: str | None = None) -> Iterator[Remote]:
         yield remote
     except RemoteError as error:
         # A group's story has names that clients chose.
-        fail(printable(str(error)), 1)
+        fail(printable(str(error), kept="\n"), 1)
 
 
 def _url(address: str) -> str:

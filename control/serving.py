@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import (
     AbstractAsyncContextManager,
@@ -13,8 +14,10 @@ from contextlib import (
 )
 from typing import TYPE_CHECKING, NamedTuple
 
+from kohort.broker import telemetry
 from kohort.broker.config import ConfigError
 from kohort.broker.config_started import parse_address
+from kohort.broker.dispatch import HANDLERS
 from kohort.control.terminal import fail, why_not
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ _OBJECTS_PER_COLLECTION = 20_000
 
 _FIRST_ANSWER_S = 0.1
 """Time for the first client's connection; group requests come after other ones."""
+_LOADING_PAUSE_S = 0.005
+"""A module takes a millisecond or two."""
 _LOADED_LATER = (
     "kohort.protocol.records",
     "kohort.broker.log.partition",
@@ -41,8 +46,24 @@ _LOADED_LATER = (
     "kohort.broker.shards.group_records",
     "kohort.broker.shards.led_partition",
     "kohort.broker.shards.shard",
+    "kohort.broker.events.render",
 )
 """Modules of topics and groups, each after those that it imports: a few ms each."""
+_LOADED_LAST = (
+    "kohort.protocol.transactions_log",
+    "kohort.broker.transactions.ending",
+    "kohort.broker.transactions.coordinator",
+    "kohort.broker.shards.transaction_driver",
+    "kohort.broker.shards.transaction_shard",
+    "kohort.broker.log.compaction",
+    # Used in requests by name.
+    "encodings.utf_16_be",
+    "cramjam",
+    "lz4.frame",
+    "lz4.block",
+    "zstandard",
+)
+"""Modules of transactions, single requests and rounds, and compression."""
 
 
 class StartError(Exception):
@@ -138,6 +159,8 @@ async def served(
     """
     # A start makes no garbage, and may load many groups.
     gc.disable()
+    # The first line of the log is written in the first JoinGroup.
+    telemetry.load()
     async with AsyncExitStack() as opened:
         if events is not None:
             await opened.enter_async_context(_written(broker, events))
@@ -170,13 +193,15 @@ async def _written(broker: Broker, path: str) -> AsyncIterator[None]:
 
 
 async def load_the_rest() -> None:
-    """Loads the modules of topics and groups in turns of the event loop.
+    """Loads the modules of requests, one at a time, so that none is loaded by them.
 
-    The first request that needs them would otherwise load all of them at once.
+    The first request that needs some would otherwise load all of them at once. A
+    request that comes meanwhile has most of the time.
     """
-    for module in _LOADED_LATER:
-        importlib.import_module(module)
-        await asyncio.sleep(0)
+    for module in (*_LOADED_LATER, *HANDLERS.values(), *_LOADED_LAST):
+        if module not in sys.modules:
+            importlib.import_module(module)
+            await asyncio.sleep(_LOADING_PAUSE_S)
     from kohort.protocol.records import crc_of
 
     # Loads the checksum's library.

@@ -82,22 +82,21 @@ def host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def printable(text: str) -> str:
-    """Text without control characters: they are escaped, but for newline and tab."""
+def printable(text: str, *, kept: str = "") -> str:
+    """Text on one line: control characters, newline included, are escaped.
+
+    Clients choose names, and one with a newline would look like one more row.
+
+    Args:
+        text: the text.
+        kept: control characters that are not escaped.
+    """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text)
-
-
-def on_one_line(text: str) -> str:
-    """Text without control characters, newline and tab included."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+    return "".join(
+        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode()
+        for c in text
+    )
 
 
 def counted(number: int, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
@@ -16,6 +17,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.commands import PATIENCE_S, kohort, refused, serving
+from tests.conformance import registry as conformance
+from tests.conformance.play import play_all, probe
 
 from kohort.broker import telemetry
 from kohort.broker.config_keys import BROKER_KEYS
@@ -437,7 +440,7 @@ def test_serving_without_http_loads_none_of_it() -> None:
         _, _, err = broker.end()
     loaded = {line.rpartition("|")[2].strip() for line in err.splitlines()}
     assert "kohort.broker.server" in loaded
-    assert not loaded & {"aiohttp", "http.client", "rich", "urllib.request"}
+    assert not loaded & {"aiohttp", "http.client", "rich.console", "urllib.request"}
     # The checksum's C extension is loaded, but not the package around it.
     assert not loaded & {
         "argparse",
@@ -446,24 +449,56 @@ def test_serving_without_http_loads_none_of_it() -> None:
     }
 
 
-def test_the_rest_is_loaded_before_the_first_group() -> None:
-    """Else the first look-up of a coordinator would keep other clients waiting."""
-    program = (
-        "import asyncio, sys\n"
-        "from kohort.broker.server import Broker\n"
-        "from kohort.control.serving import load_the_rest\n"
-        "async def main():\n"
-        "    async with Broker() as broker:\n"
-        "        await load_the_rest()\n"
-        "        before = set(sys.modules)\n"
-        "        broker.coordinator_of('g')\n"
-        "        print(*set(sys.modules) - before)\n"
-        "asyncio.run(main())\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "\n"
+SERVES = """
+import asyncio, sys
+from kohort.broker import telemetry
+from kohort.broker.server import Broker
+from kohort.control.serving import load_the_rest
+
+async def main():
+    telemetry.configure()
+    telemetry.load()
+    async with Broker({"group.initial.rebalance.delay.ms": 0}) as broker:
+        await load_the_rest()
+        end = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
+        await asyncio.sleep(0)
+        before = {*sys.modules}
+        print(broker.port, flush=True)
+        await end
+        print(*{*sys.modules} - before)
+
+asyncio.run(main())
+"""
+"""Prints the modules that requests have loaded, until stdin ends."""
+PLAYED = ("admin", "join", "leave", "offset_commit", "produce", "transactions_mixed")
+
+
+def test_nothing_is_loaded_by_requests() -> None:
+    """On a slow disk the first JoinGroup would keep all clients waiting for seconds."""
+    scenarios = [
+        each
+        for each in conformance.load().values()
+        if each.function.__module__.rpartition(".")[2] in PLAYED
+    ]
+
+    async def play(port: int) -> int:
+        target = await probe("127.0.0.1", port)
+        return len([played async for played in play_all(target, scenarios, 24, 1)])
+
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVES],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert asyncio.run(play(int(process.stdout.readline()))) > 50
+            loaded, _ = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+    assert loaded == "\n"
 
 
 @pytest.fixture

@@ -127,6 +127,11 @@ _RESPONSE_ERRORS: dict[int, int] = {
 """Error codes sent in place of the log's own, where a client would take the log's code
 for an error in its request."""
 
+_EXPIRE_NOTHING = frozenset(
+    {Heartbeat, FetchOffsets, DescribeGroup, ListGroups, Credited, Appended, Expired}
+)
+"""Events after which no offset expires earlier; `Expired` may have effects that do."""
+
 CHECK_PAUSE = 0.05
 """Seconds between two parts of a check: 50 coordinators may check at once."""
 
@@ -165,6 +170,10 @@ class Coordinator:
         self.listening = True
         # Groups not visited yet by the current check for expired offsets.
         self._unchecked: list[str] = []
+        # By the last check with these settings nothing expires before this time, unless
+        # a group changes. So days of an advanced clock cost one check, not hundreds.
+        self._next_expiry_ms: float = 0
+        self._checked_with = settings
         self._new_member_id = new_member_id
         self.appends = Appends()
         self.transactions = OpenTransactions()
@@ -259,7 +268,10 @@ class Coordinator:
             Effects, to be performed in order: records, timers and notices, then
             replies.
         """
-        return self._handlers[type(event)](event, now)
+        kind = type(event)
+        if kind not in _EXPIRE_NOTHING:
+            self._next_expiry_ms = 0
+        return self._handlers[kind](event, now)
 
     def _turn(self, now: float) -> Turn:
         return Turn(
@@ -608,9 +620,7 @@ class Coordinator:
         turn = self._turn(now)
         kind = event.key[0]
         if kind == "offsets":
-            self._unchecked = offsets.expire(
-                turn, self.groups, self._unchecked or list(self.groups)
-            )
+            self._check_offsets(turn)
             turn.effects.append(self._arm_check(now))
             return turn.end()
         group = self.groups.get(event.key[1])
@@ -624,7 +634,23 @@ class Coordinator:
             rebalance.sync_expired(turn, group)
         else:
             raise AssertionError(f"a timer of an unknown kind: {event.key}")
-        return turn.end()
+        effects = turn.end()
+        if any(type(effect) is not Arm for effect in effects):
+            self._next_expiry_ms = 0
+        return effects
+
+    def _check_offsets(self, turn: Turn) -> None:
+        """Checks some groups for expired offsets, if there may be any."""
+        now_ms, settings = int(turn.now * 1000), turn.settings
+        unchecked = self._unchecked
+        if not unchecked:
+            if now_ms < self._next_expiry_ms and settings is self._checked_with:
+                return
+            unchecked, self._checked_with = list(self.groups), settings
+            # Those that are committed from now on.
+            self._next_expiry_ms = now_ms + settings.offsets_retention_ms
+        self._unchecked, next_ms = offsets.expire(turn, self.groups, unchecked)
+        self._next_expiry_ms = min(self._next_expiry_ms, next_ms)
 
     def _arm_check(self, now: float) -> Arm:
         if self._unchecked:

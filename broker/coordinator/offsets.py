@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Sequence
 from itertools import repeat
 from typing import Final
@@ -407,7 +408,9 @@ COST_OF_GROUP = 5
 """Offsets that cost as much as a group."""
 
 
-def expire(turn: Turn, groups: dict[str, Group], group_ids: list[str]) -> list[str]:
+def expire(
+    turn: Turn, groups: dict[str, Group], group_ids: list[str]
+) -> tuple[list[str], float]:
     """Removes expired offsets, and groups that have nothing left.
 
     Args:
@@ -416,9 +419,11 @@ def expire(turn: Turn, groups: dict[str, Group], group_ids: list[str]) -> list[s
         group_ids: the groups to check; some may no longer exist.
 
     Returns:
-        The ids left for other turns.
+        The ids left for other turns; and the time, in ms since the epoch, before which
+        no offset of the groups checked expires unless its group changes.
     """
     removal = _Removal()
+    next_ms = math.inf
     looked_at = 0
     checked = 0
     for group_id in group_ids:
@@ -429,18 +434,19 @@ def expire(turn: Turn, groups: dict[str, Group], group_ids: list[str]) -> list[s
         if group is None:
             continue
         looked_at += COST_OF_GROUP + len(group.offsets)
-        expired = _expired(turn, group)
+        expired, group_ms = _expired(turn, group)
+        next_ms = min(next_ms, group_ms)
         if expired:
             removal.remove(group, expired)
             notices.offsets_expired(turn, group, expired)
         if group.state is EMPTY and not group.offsets and not group.pending:
             removal.bury(turn, groups, group)
     removal.append(turn, is_atomic=False)
-    return group_ids[checked:]
+    return group_ids[checked:], next_ms
 
 
-def _expired(turn: Turn, group: Group) -> list[tuple[str, int]]:
-    """The offsets of one group that have expired.
+def _expired(turn: Turn, group: Group) -> tuple[list[tuple[str, int]], float]:
+    """The offsets of one group that have expired, and when the next one may, in ms.
 
     Their retention begins when the group becomes Empty. It begins with the commit for
     topics that the consumers of a Stable group do not subscribe to, and for simple
@@ -457,19 +463,20 @@ def _expired(turn: Turn, group: Group) -> list[tuple[str, int]]:
             or group.protocol_type != PROTOCOL_TYPE
             or group.subscribed_topics() is None
         ):
-            return []
+            return [], math.inf
     now_ms = int(turn.now * 1000)
     retention_ms = turn.settings.offsets_retention_ms
-    expired = []
+    expired, next_ms = [], math.inf
     for key, entry in group.offsets.items():
         if key in group.expire_ms:
-            is_over = now_ms >= group.expire_ms[key]
+            over_ms = group.expire_ms[key]
         else:
-            kept_since_ms = entry[3] if since_ms is None else since_ms
-            is_over = now_ms - kept_since_ms >= retention_ms
-        if is_over and key not in group.pending and not group.is_subscribed_to(key[0]):
+            over_ms = (entry[3] if since_ms is None else since_ms) + retention_ms
+        if now_ms < over_ms:
+            next_ms = min(next_ms, over_ms)
+        elif key not in group.pending and not group.is_subscribed_to(key[0]):
             expired.append(key)
-    return expired
+    return expired, next_ms
 
 
 def bury(turn: Turn, groups: dict[str, Group], group: Group) -> None:

@@ -3,12 +3,14 @@
 `.txnindex` has 34 bytes for each: version 0, producer id, first offset, offset of the
 marker, and the last stable offset after it. An entry is in the index of the segment
 that has the marker; a segment without entries needs no file. It can be rebuilt from the
-log, so it is written late, as the other indexes are.
+log, so it is written late, as the other indexes are. Nothing in it shows that entries
+are missing, so `checkpoints.ABORTED_INDEXES` has the CRC of each.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,9 +39,13 @@ def is_aborted(batch: BatchHeader, aborted: Iterable[AbortedTransaction]) -> boo
 
 
 class AbortedIndex:
-    """Aborted transactions in the order of their markers."""
+    """Aborted transactions in the order of their markers.
 
-    __slots__ = ("_first", "_last", "_producer", "_stable", "_written")
+    Attributes:
+        crc: the CRC-32 of its file.
+    """
+
+    __slots__ = ("_first", "_last", "_producer", "_stable", "_written", "crc")
 
     def __init__(self) -> None:
         self._producer = array("q")
@@ -47,6 +53,7 @@ class AbortedIndex:
         self._last = array("q")
         self._stable = array("q")
         self._written = 0
+        self.crc = 0
 
     def __len__(self) -> int:
         """The number of transactions."""
@@ -109,6 +116,7 @@ class AbortedIndex:
             )
             files.write_at(path, data, done * ABORTED_ENTRY, is_durable=is_durable)
             self._written = count
+            self.crc = zlib.crc32(data, self.crc)
 
     @classmethod
     def load(cls, base_offset: int, end: int, path: Path) -> AbortedIndex | None:
@@ -128,6 +136,7 @@ class AbortedIndex:
                 return None
             found.add(AbortedTransaction(*entry))
         found._written = len(found)
+        found.crc = zlib.crc32(data)
         return found if found._is_plausible(base_offset, end) else None
 
     def _is_plausible(self, base_offset: int, end: int) -> bool:

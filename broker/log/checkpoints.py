@@ -7,6 +7,7 @@ the number of lines, and the lines.
 from __future__ import annotations
 
 import base64
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -18,12 +19,17 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+ABORTED_INDEXES: Final = "aborted-index-checkpoint"
+"""kohort's own: the CRC-32 of each ``.txnindex`` by the base offset of its segment."""
 PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 CLEAN_SHUTDOWN_TEXT: Final = b'{"version":0,"brokerEpoch":-1}'
 
 TopicPartition = tuple[str, int]
+
+_CRC: Final[TopicPartition] = "#crc", 0
+"""The row of a checksum, which is none of a topic: names of topics have no ``#``."""
 
 
 def topic_partition(name: str) -> TopicPartition | None:
@@ -59,26 +65,28 @@ def read_offsets(path: Path) -> dict[TopicPartition, int] | None:
     if rows is None:
         return None
     try:
-        return {(topic, int(index)): int(offset) for topic, index, offset in rows}
+        offsets = {(topic, int(index)): int(offset) for topic, index, offset in rows}
     except ValueError:
         return None
+    crc = offsets.pop(_CRC, None)
+    return None if crc not in (None, _crc_of(offsets)) else offsets
+
+
+def _crc_of(offsets: Mapping[TopicPartition, int]) -> int:
+    return zlib.crc32(repr(sorted(offsets.items())).encode())
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replaces a file of offsets by topic and partition."""
-    rows = [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()]
+    """Replaces a file of offsets by topic and partition, with their CRC-32."""
+    written = {**offsets, _CRC: _crc_of(offsets)} if offsets else {}
+    rows = [f"{topic} {index} {offset}" for (topic, index), offset in written.items()]
     files.replace_file(path, _text(rows))
 
 
 def read_epochs(folder: Path) -> list[tuple[int, int]] | None:
     """(Epoch, start offset) of a partition; None without a complete file."""
-    data = files.read_file(folder / LEADER_EPOCHS)
-    rows = None if data is None else _rows(data, 2)
-    if rows is None:
-        return None
-    try:
-        entries = [(int(epoch), int(offset)) for epoch, offset in rows]
-    except ValueError:
+    entries = read_pairs(folder / LEADER_EPOCHS)
+    if entries is None:
         return None
     pairs = pairwise(entries)
     grows = all(a[0] < b[0] and a[1] <= b[1] for a, b in pairs)
@@ -89,8 +97,27 @@ def write_epochs(
     folder: Path, entries: Iterable[tuple[int, int]], *, is_durable: bool
 ) -> None:
     """Replaces the epochs of a partition."""
-    data = _text([f"{epoch} {offset}" for epoch, offset in entries])
-    files.replace_file(folder / LEADER_EPOCHS, data, is_durable=is_durable)
+    write_pairs(folder / LEADER_EPOCHS, entries, is_durable=is_durable)
+
+
+def read_pairs(path: Path) -> list[tuple[int, int]] | None:
+    """Lines of two numbers; None without a complete file."""
+    data = files.read_file(path)
+    rows = None if data is None else _rows(data, 2)
+    if rows is None:
+        return None
+    try:
+        return [(int(first), int(second)) for first, second in rows]
+    except ValueError:
+        return None
+
+
+def write_pairs(
+    path: Path, pairs: Iterable[tuple[int, int]], *, is_durable: bool
+) -> None:
+    """Replaces a file of lines of two numbers."""
+    data = _text([f"{first} {second}" for first, second in pairs])
+    files.replace_file(path, data, is_durable=is_durable)
 
 
 def read_topic_id(folder: Path) -> bytes | None:

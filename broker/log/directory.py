@@ -20,7 +20,7 @@ from typing import Final
 from kohort.broker.log import checkpoints, files
 from kohort.broker.log.checkpoints import TopicPartition, topic_partition
 from kohort.broker.log.files import Files
-from kohort.broker.log.journal import CLUSTER, Journal
+from kohort.broker.log.journal import CHANGES, CLUSTER, Journal
 from kohort.broker.log.metadata import ClusterChange, ClusterMetadata, MetadataError
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.recovery import DamagedLogError, Recovery
@@ -144,6 +144,11 @@ class DataDir:
                 self._unopened.add(name)
         marker = self.path / checkpoints.CLEAN_SHUTDOWN
         self.is_clean = files.size_and_time(marker)[0] >= 0
+        if self.is_clean and self.journal.torn:
+            raise DataDirError(
+                f"{self.path / CHANGES} is damaged: the last line is not whole, and "
+                "the broker had stopped cleanly"
+            )
         files.remove(marker)
         # After a power loss it must not reappear.
         files.sync_folder(self.path)
@@ -473,7 +478,7 @@ class DataDir:
 
         Errors are logged; the next start then recovers.
         """
-        is_clean = not self._unopened or self.is_clean
+        is_clean = (not self._unopened or self.is_clean) and not self.journal.torn
         try:
             for partition in self._partitions.values():
                 try:

@@ -19,6 +19,7 @@ from kohort.broker.log.aborted import AbortedIndex
 from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.index import OFFSET, OFFSET_ENTRY, TIME, TIME_ENTRY
 from kohort.broker.log.judgement import Batches, Read, next_whole, why_not_all
+from kohort.broker.log.producers import Producers
 from kohort.broker.log.recovery import CUT
 from kohort.broker.log.replacement import CLEANED, DELETED, SWAP
 from kohort.broker.log.segment import (
@@ -30,6 +31,8 @@ from kohort.broker.log.segment import (
     TXN_INDEX,
     file_name,
 )
+from kohort.broker.log.transactions import AbortedTransaction
+from kohort.protocol.messages import WireError
 from kohort.protocol.records import BatchHeader
 from kohort.protocol.slotted import slotted
 
@@ -102,6 +105,9 @@ class Examination:
         self._epochs: LeaderEpochs | None = None
         # By producer id and last offset: the snapshots that list that batch.
         self._of_snapshots: dict[tuple[int, int], str] = {}
+        # By offset: the producers with an open transaction, by a snapshot.
+        self._open_at: dict[int, set[int]] = {}
+        self._transactions = _Transactions()
         self.findings: list[Finding] = []
         self.segments = 0
         self.size = 0
@@ -123,9 +129,16 @@ class Examination:
         if bases:
             self.log_start = max(self.log_start, bases[0])
         for stem in _stems(names, SNAPSHOT):
-            self._examine_snapshot(int(stem))
+            self._examine_snapshot(int(stem), is_start=int(stem) in bases[:1])
+        if bases[:1] != [0] and not self._open_at.keys() & {*bases[:1]}:
+            # The beginnings of the first transactions are unknown.
+            self._open_at.clear()
         for base, following in zip_longest(bases, bases[1:]):
+            if not self._known.may_have_gaps:
+                # Compaction removes aborted records.
+                self._examine_open(base)
             self._examine_segment(base, following)
+        self._examine_open(self.log_end)
         self._examine_producers()
         self._examine_ends(bases)
 
@@ -175,7 +188,7 @@ class Examination:
             elif dot + kind in INDEXES and stem not in logs:
                 self._find(name, "the segment of this index is missing")
 
-    def _examine_snapshot(self, offset: int) -> None:
+    def _examine_snapshot(self, offset: int, *, is_start: bool) -> None:
         name = file_name(offset, SNAPSHOT)
         try:
             data = files.read_file(self._folder / name)
@@ -183,6 +196,9 @@ class Examination:
         except snapshots.SnapshotError as error:
             self._find(name, str(error))
             return
+        self._open_at[offset] = {*producers.open.values()}
+        if is_start:
+            self._transactions.producers = producers
         for producer_id, state in producers.states.items():
             if not state.batches:
                 continue
@@ -220,6 +236,14 @@ class Examination:
         if is_written and files.size_and_time(self._folder / snapshot)[0] < 0:
             self._find(snapshot, "it is missing")
 
+    def _examine_open(self, offset: int) -> None:
+        """Compares the open transactions of a snapshot with those of the batches."""
+        found = self._open_at.get(offset)
+        transactions = self._transactions
+        if found is not None and not transactions.have_open(found):
+            what = "its open transactions are not those of the log"
+            self._find(file_name(offset, SNAPSHOT), what)
+
     # -- segments
 
     def _examine_segment(self, base: int, following: int | None) -> None:
@@ -227,6 +251,7 @@ class Examination:
         is_last = following is None
         with _reading(self._folder / name, self._progress) as (read, size):
             self.size += size
+            self._transactions.aborted.clear()
             walk = _Walk(base, _Indexes(self._folder, base, size))
             is_whole = self._walk(walk, name, read, size, is_last=is_last)
         self.records += walk.records
@@ -261,10 +286,15 @@ class Examination:
                 # Epochs that ended before the start of the log are forgotten.
                 is_kept = header.base_offset >= self.log_start
                 walk.note(at, header, self._epochs if is_kept else None)
+                try:
+                    self._transactions.note(header, read, at)
+                except WireError as error:
+                    what = f"the marker at offset {header.base_offset}: {error}"
+                    self._find(name, what, offset=header.base_offset)
                 self._of_snapshots.pop((header.producer_id, header.last_offset), None)
             if not batches.why:
                 return is_whole
-            is_whole = False
+            is_whole = self._transactions.are_known = False
             offset = batches.next_offset
             found = next_whole(read, size, batches.position, offset)
             is_known_end = self._known.is_clean or offset < self._known.recovery_point
@@ -311,15 +341,23 @@ class Examination:
         is_trusted = self._known.is_kohort or self._known.is_clean or not is_last
         if not is_trusted:
             return
-        name = file_name(base, TXN_INDEX)
-        if AbortedIndex.load(base, walk.next_offset, self._folder / name) is None:
-            self._find(name, "its entries are no aborted transactions of this segment")
+        self._examine_aborted(base, walk.next_offset, is_last=is_last)
         if indexes.is_disordered or indexes.by_position:
             self._find(file_name(base, OFFSET_INDEX), "it has entries without a batch")
         if indexes.times and self._known.is_kohort:
             self._find(file_name(base, TIME_INDEX), "it has times of no batch")
         elif not is_last and not walk.is_latest_known and self._known.is_kohort:
             self._find(file_name(base, TIME_INDEX), "the largest time has no entry")
+
+    def _examine_aborted(self, base: int, end: int, *, is_last: bool) -> None:
+        name = file_name(base, TXN_INDEX)
+        index = AbortedIndex.load(base, end, self._folder / name)
+        # A crash leaves the active segment without it, and a start rebuilds it.
+        is_written = self._known.is_clean or not is_last
+        if index is None:
+            self._find(name, "its entries are no aborted transactions of this segment")
+        elif is_written and not self._transactions.agree(index):
+            self._find(name, "it differs from the aborted transactions of the segment")
 
 
 class _Indexes:
@@ -377,6 +415,62 @@ class _Walk:
             if header.partition_leader_epoch != expected:
                 epoch = header.partition_leader_epoch
                 self.wrong_epoch = header.base_offset, epoch, expected
+
+
+class _Transactions:
+    """The aborted transactions of a segment, by its batches and those before.
+
+    Attributes:
+        producers: their state after the last batch.
+        aborted: the aborted transactions, each with the offset of the producer's marker
+            before; their first offsets are those of the remaining records.
+        are_known: whether no batch before was damaged.
+    """
+
+    def __init__(self) -> None:
+        self.producers = Producers()
+        self.aborted: list[tuple[int, AbortedTransaction]] = []
+        self.are_known = True
+        self._ends: dict[int, int] = {}
+
+    def note(self, header: BatchHeader, read: Read, position: int) -> None:
+        """Adds the next batch.
+
+        Raises:
+            WireError: it is a malformed marker.
+        """
+        aborted = self.producers.replayed(header, lambda: read(position, header.size))
+        if aborted is not None:
+            before = self._ends.get(header.producer_id, -1)
+            self.aborted.append((before, aborted))
+        if header.is_control:
+            self._ends[header.producer_id] = header.last_offset
+
+    def have_open(self, producer_ids: set[int]) -> bool:
+        """Returns whether these producers have open transactions, and no others."""
+        return not self.are_known or {*self.producers.open.values()} == producer_ids
+
+    def agree(self, index: AbortedIndex) -> bool:
+        """Returns whether the index of the segment has these transactions.
+
+        Compaction may have removed the first records of a transaction, or all.
+        """
+        found = {each.last_offset: each for each in index}
+        for before, aborted in self.aborted:
+            producer_id, first_offset, last_offset, stable = aborted
+            entry = found.pop(last_offset, None)
+            if first_offset < 0:
+                first_offset = last_offset
+                if entry is None:
+                    continue
+            if (
+                entry is None
+                or entry.producer_id != producer_id
+                or not before < entry.first_offset <= first_offset
+                or entry.last_stable_offset > stable
+            ):
+                return not self.are_known
+        return not found or not self.are_known
 
 
 def _stems(names: list[str], suffix: str) -> list[str]:

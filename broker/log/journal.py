@@ -9,13 +9,15 @@
    two files does no harm. Nor does a topic that changed while cluster.json was being
    written: its changes in the log are applied again.
 
-Each line is flushed before the next one is written, so a crash can only damage the last
-one, which was not acknowledged: it is cut off. A damaged line with a whole one after it
-does not come from a crash, and may hide topics: the directory is refused.
+Each line is flushed before the next one is written, so a crash can only tear the last
+one, which was not acknowledged: it is cut off. A kill leaves its beginning, a power cut
+zeroes in place of parts that the disk did not write. Other damage may hide topics: the
+directory is refused.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -40,6 +42,10 @@ which a start reads in 20 ms."""
 PIECE_ROWS: Final = 200
 """Partitions written in one piece of work: about 1 ms."""
 
+_SECTOR: Final = 512
+"""A power cut leaves whole sectors of a file unwritten, or the rest of the file."""
+_ZEROES = re.compile(b"\0+")
+
 log = Logger("kohort.log")
 
 
@@ -51,6 +57,8 @@ class Journal:
 
     Attributes:
         found: the metadata at the start; None in a new directory.
+        torn: bytes of a torn last line, which the next write cuts off.
+        deleted: topics that a change in the file deletes.
 
     Raises:
         MetadataError: a file is damaged.
@@ -66,6 +74,8 @@ class Journal:
         # Lines that are missing in a snapshot in progress.
         self._meanwhile: list[bytes] | None = None
         self._has_log = False
+        self.torn = 0
+        self.deleted: set[str] = set()
         self.found = self._load()
 
     # -- reading
@@ -95,7 +105,7 @@ class Journal:
             end = data.find(b"\n", position) + 1
             line = _checked(data[position:end])
             if line is None:
-                self._check_torn(data[position:])
+                self._check_torn(data, position)
                 break
             try:
                 change, number = ClusterChange.from_json(line)
@@ -108,16 +118,29 @@ class Journal:
             if number > self._number:
                 found.append(change)
                 self._number = number
+            for name, topic in change.topics.items():
+                if topic is None:
+                    self.deleted.add(name)
             before, position = number, end
         self._size = position
         return found
 
-    def _check_torn(self, rest: bytes) -> None:
-        """Refuses a damaged line with a whole one after it."""
+    def _check_torn(self, data: bytes, position: int) -> None:
+        """Refuses damage that a crash does not leave in the last line."""
+        rest = data[position:]
         if any(map(_checked, rest.splitlines(keepends=True))):
             raise MetadataError(
                 f"{self._path} is damaged: a line in the middle is not whole"
             )
+        is_torn = any(
+            zeroes.end() == len(data) or not zeroes.end() % _SECTOR
+            for zeroes in _ZEROES.finditer(data, position)
+        )
+        # One of its bytes may be the end of the line.
+        is_whole = rest.endswith(b"\n") or _checked(rest[:-1] + b"\n") is not None
+        if is_whole and not is_torn:
+            raise MetadataError(f"{self._path} is damaged: the last line is not whole")
+        self.torn = len(rest)
         log.warning("cluster_log_tail_cut", path=str(self._path), bytes=len(rest))
 
     # -- writing
@@ -139,6 +162,7 @@ class Journal:
             self._cut_back()
             raise
         self._has_log = True
+        self.torn = 0
         self._number += 1
         self._size += len(line)
         if self._meanwhile is not None:
@@ -164,8 +188,8 @@ class Journal:
 
     @property
     def has_changes(self) -> bool:
-        """True if there are changes that cluster.json does not have."""
-        return self._size > 0
+        """True unless cluster.json has all changes, and cluster.log is empty."""
+        return self._size > 0 or self.torn > 0
 
     @property
     def is_outgrown(self) -> bool:
@@ -212,7 +236,7 @@ class Journal:
             size, _ = files.size_and_time(self._path)
             self._has_log, self._size = size >= 0, max(size, 0)
             raise
-        self._has_log, self._size = True, len(lines)
+        self._has_log, self._size, self.torn = True, len(lines), 0
         self._grown_to(len(everything))
 
     def _grown_to(self, size: int) -> None:

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from kohort.protocol.slotted import slotted
 
@@ -18,6 +19,9 @@ from kohort.protocol.slotted import slotted
 class MetadataError(Exception):
     """The file is not valid cluster metadata."""
 
+
+_CRC: Final = b',\n"crc": "%08x"}\n'
+"""The end of a file: the CRC-32 of all bytes before."""
 
 Entity = tuple[tuple[str, str | None], ...]
 """A client with quotas: its names by type ("user", "client-id", "ip"), sorted; None for
@@ -76,6 +80,7 @@ class ClusterMetadata:
             MetadataError: the file is damaged.
         """
         with _metadata_errors():
+            _check_crc(data)
             found = json.loads(data)
             topics = {name: _topic(value) for name, value in found["topics"].items()}
             metadata = cls(
@@ -197,12 +202,22 @@ def snapshot(
         topics: taken one by one, as the parts are.
         rest: everything except topics.
     """
-    yield json.dumps(rest.parts(number))[:-1].encode() + b', "topics": {'
-    comma = b""
+    part = json.dumps(rest.parts(number))[:-1].encode() + b', "topics": {'
+    yield part
+    comma, crc = b"", zlib.crc32(part)
     for name, topic in topics:
-        yield comma + f"\n{json.dumps(name)}: {json.dumps(_to_json(topic))}".encode()
-        comma = b","
-    yield b"\n}}\n"
+        part = comma + f"\n{json.dumps(name)}: {json.dumps(_to_json(topic))}".encode()
+        yield part
+        comma, crc = b",", zlib.crc32(part, crc)
+    yield b"\n}" + _CRC % zlib.crc32(b"\n}", crc)
+
+
+def _check_crc(data: bytes) -> None:
+    """Compares the CRC, if there is one: files of earlier versions have none."""
+    size = len(_CRC % 0)
+    content, end = data[:-size], data[-size:]
+    if end.startswith(_CRC.partition(b"%")[0]) and end != _CRC % zlib.crc32(content):
+        raise ValueError('wrong CRC; if you have edited it, remove "crc"')
 
 
 def _to_json(topic: TopicMetadata) -> dict[str, object]:

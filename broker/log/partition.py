@@ -634,11 +634,9 @@ class Partition:
     def expire(self, now_ms: int) -> int:
         """Applies retention by time and by size; returns the number of deleted bytes.
 
-        Deletes whole segments; in memory each batch is one. Also forgets producers that
-        have been silent for long.
+        Deletes whole segments; in memory each batch is one.
         """
         config, size = self._config, self.size_in_bytes
-        self.producers.expire(now_ms - config.producer_id_expiration_ms)
         if "delete" not in config.cleanup_policy or not size:
             return 0
         end = self.log_end_offset
@@ -652,6 +650,10 @@ class Partition:
         except StorageError as error:
             self._failed(error)
         return size - self.size_in_bytes
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forgets producers that have been silent for ``producer.id.expiration.ms``."""
+        self.producers.expire(now_ms - self._config.producer_id_expiration_ms)
 
     def _start_at(self, offset: int) -> None:
         if offset > self.log_start_offset:

@@ -11,12 +11,15 @@ that arrives late, behind the marker, would open a transaction that never ends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from kohort.broker.log.transactions import EndMarker
+from kohort.broker.log.transactions import AbortedTransaction, EndMarker
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.markers import read_marker
 from kohort.protocol.records import (
     NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
@@ -359,6 +362,44 @@ class Producers:
         if asked is not None and not (asked.adds and asked.epoch == producer_epoch):
             del self.verifications[producer_id]
         return first_offset
+
+    def replayed(
+        self, header: BatchHeader, read: Callable[[], bytes]
+    ) -> AbortedTransaction | None:
+        """Remembers a batch that a file has, in the order of the log.
+
+        Args:
+            header: its header.
+            read: reads the batch.
+
+        Returns:
+            The transaction that it aborts; its first offset is `NO_TRANSACTION` if
+            compaction has removed the records, or an older part of the log had them.
+
+        Raises:
+            WireError: it is a malformed marker.
+        """
+        if header.producer_id <= NO_PRODUCER_ID:
+            return None
+        if not header.is_control:
+            time = header.max_timestamp
+            self.appended(header, header.base_offset, time, time)
+            return None
+        # An empty one ended a transaction that compaction has removed.
+        marker = read_marker(read()) if header.record_count else None
+        if marker is None:
+            return None
+        producer_id, offset = header.producer_id, header.last_offset
+        first_offset = self.ended(
+            producer_id,
+            header.producer_epoch,
+            marker.coordinator_epoch,
+            header.max_timestamp,
+        )
+        if marker.is_commit:
+            return None
+        stable = self.first_open(offset + 1)
+        return AbortedTransaction(producer_id, first_offset, offset, stable)
 
     # -- the rest
 

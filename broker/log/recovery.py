@@ -32,7 +32,6 @@ from kohort.broker.log.store import StorageError
 from kohort.broker.log.transactions import AbortedTransaction
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
-from kohort.protocol.markers import read_marker
 from kohort.protocol.messages import WireError
 from kohort.protocol.records import HEADER_SIZE, BatchHeader
 
@@ -80,6 +79,9 @@ class Recovery:
         self._snapshots: dict[int, Path] = {}
         # Base offsets of segments with an index of aborted transactions.
         self._with_aborted: set[int] = set()
+        self._aborted_crcs = (
+            checkpoints.read_pairs(folder / checkpoints.ABORTED_INDEXES) or []
+        )
         self._producers = Producers()
         self._kept_epochs = checkpoints.read_epochs(folder)
         self._epochs = LeaderEpochs(self._kept_epochs or ())
@@ -121,14 +123,17 @@ class Recovery:
         """Loads the aborted transactions of trusted segments.
 
         Returns:
-            The first segment to check: one whose index is damaged, or `first`.
+            The first segment to check: one whose index is missing or damaged, or
+            `first`.
         """
+        crcs = dict(self._aborted_crcs)
         trusted = first + self._is_trusted
         ends = [segment.base_offset for segment in self._segments[1:]]
         for number, end in enumerate([*ends, self._recovery_point][:trusted]):
             segment = self._segments[number]
-            if segment.base_offset in self._with_aborted and (
-                not segment.load_aborted(end)
+            base = segment.base_offset
+            if (base in self._with_aborted or base in crcs) and (
+                not segment.load_aborted(end, crcs.get(base, 0))
             ):
                 log.warning("index_not_used", path=str(segment.path(TXN_INDEX)))
                 self._is_trusted = False
@@ -298,39 +303,17 @@ class Recovery:
         self, segment: Segment, position: int, header: BatchHeader
     ) -> AbortedTransaction | None:
         """Updates the producer of a batch; returns the transaction that it aborts."""
-        if header.producer_id <= records.NO_PRODUCER_ID:
-            return None
-        if not header.is_control:
-            time = header.max_timestamp
-            self._producers.appended(header, header.base_offset, time, time)
-        elif header.record_count:
-            # An empty one ended a transaction that compaction has removed.
-            return self._learn_end(segment, position, header)
-        return None
-
-    def _learn_end(
-        self, segment: Segment, position: int, header: BatchHeader
-    ) -> AbortedTransaction | None:
+        end = position + header.size
         try:
-            marker = read_marker(segment.read_at(position, position + header.size))
+            aborted = self._producers.replayed(
+                header, lambda: segment.read_at(position, end)
+            )
         except WireError as error:
             raise DamagedLogError(
                 f"{segment.log.path} has a malformed marker at offset "
                 f"{header.base_offset}: {error}"
             ) from None
-        if marker is None:
-            return None
-        producer_id, offset = header.producer_id, header.last_offset
-        first_offset = self._producers.ended(
-            producer_id,
-            header.producer_epoch,
-            marker.coordinator_epoch,
-            header.max_timestamp,
-        )
-        if first_offset < 0 or marker.is_commit:
-            return None
-        stable = self._producers.first_open(offset + 1)
-        return AbortedTransaction(producer_id, first_offset, offset, stable)
+        return None if aborted is None or aborted.first_offset < 0 else aborted
 
     def _cut(self, segment: Segment, lost: int, why: str, *, is_last: bool) -> None:
         """Cuts off the bytes after the whole batches, if a crash may have left them."""
@@ -385,7 +368,7 @@ class Recovery:
         for offset, path in self._snapshots.items():
             if offset not in kept:
                 files.remove(path)
-        return SegmentStore(
+        store = SegmentStore(
             self._folder,
             LogState(start, end, self._epochs, self._producers),
             self._segments,
@@ -393,7 +376,10 @@ class Recovery:
             max(min(self._recovery_point, end), active.base_offset),
             self._files,
             keeper,
+            self._aborted_crcs,
         )
+        store.write_aborted_crcs()
+        return store
 
 
 def _end_of(segment: Segment) -> int:

@@ -48,6 +48,9 @@ class SegmentedLog(Protocol):
     def swap(self, old: list[Segment], new: Segment) -> None:
         """Replaces the old segments by the new one."""
 
+    def write_aborted_crcs(self) -> None:
+        """Saves the CRCs of the indexes of aborted transactions."""
+
 
 class SegmentReplacement:
     """Batches that will replace all before an offset.
@@ -139,6 +142,7 @@ class SegmentReplacement:
                 self.abort()
                 raise
         self._done.clear()
+        self._store.write_aborted_crcs()
 
     def _check_old(self) -> None:
         kept = set(self._store.segments)

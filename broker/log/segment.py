@@ -266,20 +266,22 @@ class Segment:
 
     # -- opening
 
-    def load_aborted(self, end: int) -> bool:
-        """Reads its index of aborted transactions; returns whether it is consistent.
+    def load_aborted(self, end: int, crc: int) -> bool:
+        """Reads its index of aborted transactions; returns whether it is the right one.
 
         Args:
             end: the offset behind its last batch.
+            crc: the CRC-32 of the file; 0 if there is none.
 
         Raises:
             StorageError: the file cannot be read.
         """
         path = self.path(TXN_INDEX)
         found = AbortedIndex.load(self.base_offset, end, path)
-        if found is not None:
-            self.aborted = found
-        return found is not None
+        if found is None or found.crc != crc:
+            return False
+        self.aborted = found
+        return True
 
     def load_times(self) -> None:
         """Reads the largest timestamp of an inactive segment from its indexes.

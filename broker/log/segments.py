@@ -14,6 +14,7 @@ from kohort.broker.log.segment import (
     CHUNK,
     MOST_RELATIVE,
     SNAPSHOT,
+    TXN_INDEX,
     Segment,
     file_name,
 )
@@ -61,6 +62,7 @@ class SegmentStore:
         recovery_point: all before this offset was flushed.
         open_files: the open files of the data directory.
         keeper: saves the offsets that the files do not contain.
+        aborted_crcs: the contents of `checkpoints.ABORTED_INDEXES`.
 
     Attributes:
         recovery_point: see Args.
@@ -68,6 +70,7 @@ class SegmentStore:
     """
 
     __slots__ = (
+        "_aborted_crcs",
         "_are_epochs_flushed",
         "_bases",
         "_changes",
@@ -93,6 +96,7 @@ class SegmentStore:
         recovery_point: int,
         open_files: Files,
         keeper: Keeper,
+        aborted_crcs: Sequence[tuple[int, int]],
     ) -> None:
         self.config: LogConfig = DEFAULTS
         self.first_dirty_offset = 0
@@ -108,6 +112,7 @@ class SegmentStore:
         self._bases = [segment.base_offset for segment in segments]
         self._size = sum(segment.size for segment in segments)
         self._first_unflushed_ms = _NEVER
+        self._aborted_crcs = aborted_crcs
         self._are_epochs_flushed = False
         self._has_remains = False
 
@@ -222,6 +227,7 @@ class SegmentStore:
         """
         active = self._segments[-1]
         active.write_index(is_last=True, is_durable=True)
+        self.write_aborted_crcs()
         self._sync(active)
         self.write_snapshot(next_offset)
         new = Segment(self.folder, next_offset, self._files)
@@ -253,6 +259,19 @@ class SegmentStore:
         """
         path = self.folder / file_name(offset, SNAPSHOT)
         files.write_at(path, snapshots.encode(self.state.producers), 0, is_durable=True)
+
+    def write_aborted_crcs(self) -> None:
+        """Saves the CRCs of the indexes of aborted transactions that were written.
+
+        Raises:
+            StorageError: the save failed; the next start rebuilds these indexes.
+        """
+        crcs = [(each.base_offset, each.aborted.crc) for each in self._segments]
+        crcs = [(base, crc) for base, crc in crcs if crc]
+        if crcs != self._aborted_crcs:
+            path = self.folder / checkpoints.ABORTED_INDEXES
+            checkpoints.write_pairs(path, crcs, is_durable=True)
+            self._aborted_crcs = crcs
 
     # -- reading
 
@@ -515,7 +534,11 @@ class SegmentStore:
         active = self._segments[-1]
         end = self.state.log_end_offset
         try:
-            active.write_index(is_last=True, is_durable=self.recovery_point < end)
+            is_flushed = self.recovery_point == end
+            active.write_index(is_last=True, is_durable=not is_flushed)
+            # A flush does not include the index, and nothing else shows what it lacks.
+            active.aborted.write(active.path(TXN_INDEX), is_durable=is_flushed)
+            self.write_aborted_crcs()
             self.flush()
             if end > 0:
                 self.write_snapshot(end)

@@ -3,7 +3,8 @@
 1. The broker starts on free ports and writes its events to a file.
 2. The command starts with the addresses in its environment, and inherits stdin, stdout
    and stderr. Signals to this process are passed on to it.
-3. When the command has ended, the broker stops.
+3. When the command has ended, processes that it leaves behind are killed, and the
+   broker stops. If kohort itself is killed, a guard kills the command.
 4. If the exit code is not 0, stderr has the history of each group, made from the events
    file, and the path of a timeline page.
 """
@@ -24,6 +25,7 @@ from typing import Any, Final
 import click
 
 from kohort.broker.server import Broker
+from kohort.control.commands.run_guard import guarded
 from kohort.control.serving import http_opener, served
 from kohort.control.terminal import BOOTSTRAP_VARIABLE, counted
 
@@ -65,14 +67,13 @@ async def run_beside(
         events = Path(folder, "events.jsonl")
         async with served(broker, http_opener("0", token), str(events)) as at:
             assert at.url is not None
-            code = await _run(
-                command,
-                {
-                    "KAFKA_BOOTSTRAP_SERVERS": at.bootstrap_servers,
-                    BOOTSTRAP_VARIABLE: at.bootstrap_servers,
-                    "KOHORT_HTTP": at.url,
-                },
-            )
+            addresses = {
+                "KAFKA_BOOTSTRAP_SERVERS": at.bootstrap_servers,
+                BOOTSTRAP_VARIABLE: at.bootstrap_servers,
+                "KOHORT_HTTP": at.url,
+            }
+            with guarded(f"KOHORT_HTTP={at.url}"):
+                code = await _run(command, addresses)
         if code not in {0, NOT_FOUND, NOT_EXECUTABLE}:
             _report(f"{command[0]} exited with code {code}", events, artifacts)
     return code

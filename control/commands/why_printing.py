@@ -66,7 +66,7 @@ def _words(history: History, each: Account) -> Text:
 
 def _text(text: str, style: str = "") -> Text:
     """Text in which control characters of clients' names are escaped."""
-    return Text(printable(text).replace("\n", "\\n"), style=style)
+    return Text(printable(text), style=style)
 
 
 def _show_finding(console: Console, finding: Finding) -> None:

@@ -18,7 +18,7 @@ from kohort.control.data_dir.inspection import (
     OffsetView,
     examine,
 )
-from kohort.control.terminal import counted, on_one_line
+from kohort.control.terminal import counted, printable
 
 
 def write_inspection(
@@ -77,12 +77,12 @@ def _lines(found: Inspection) -> Iterator[str]:
 def _group_lines(view: GroupView) -> Iterator[str]:
     where = "" if view.partition is None else f", in {OFFSETS_TOPIC}-{view.partition}"
     what = view.state or f"a group of the {view.kind} protocol, not read"
-    yield f"group {on_one_line(view.group_id)}: {what}{where}"
+    yield f"group {printable(view.group_id)}: {what}{where}"
     if view.state_timestamp_ms is not None:
         yield f"  since {_time(view.state_timestamp_ms)}"
     if view.protocol_type:
         names = (view.protocol_type, view.protocol_name or "-", view.leader or "-")
-        protocol_type, protocol, leader = map(on_one_line, names)
+        protocol_type, protocol, leader = map(printable, names)
         yield (
             f"  type {protocol_type}, generation {view.generation_id}, "
             f"protocol {protocol}, leader {leader}"
@@ -117,18 +117,18 @@ _OFFSET_HEAD = (
 def _member_row(member: MemberView) -> list[str]:
     subscribed = assigned = "?"
     if member.subscribed is not None:
-        subscribed = ",".join(map(on_one_line, member.subscribed)) or "-"
+        subscribed = ",".join(map(printable, member.subscribed)) or "-"
     if member.assigned is not None:
         parts = [
-            f"{on_one_line(t)}:{','.join(map(str, p))}"
+            f"{printable(t)}:{','.join(map(str, p))}"
             for t, p in member.assigned.items()
         ]
         assigned = " ".join(parts) or "-"
     return [
-        on_one_line(member.member_id),
-        on_one_line(member.group_instance_id or "-"),
-        on_one_line(member.client_id or "-"),
-        on_one_line(member.client_host or "-"),
+        printable(member.member_id),
+        printable(member.group_instance_id or "-"),
+        printable(member.client_id or "-"),
+        printable(member.client_host or "-"),
         str(member.session_timeout_ms),
         str(member.rebalance_timeout_ms),
         subscribed,
@@ -139,13 +139,13 @@ def _member_row(member: MemberView) -> list[str]:
 def _offset_row(offset: OffsetView) -> list[str]:
     expires = offset.expire_timestamp_ms
     return [
-        on_one_line(offset.topic),
+        printable(offset.topic),
         str(offset.partition),
         str(offset.offset),
         "-" if offset.leader_epoch == -1 else str(offset.leader_epoch),
         _time(offset.commit_timestamp_ms),
         "-" if expires is None else _time(expires),
-        on_one_line(offset.metadata),
+        printable(offset.metadata),
     ]
 
 

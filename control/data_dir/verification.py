@@ -191,6 +191,7 @@ class _Directory:
         self._found = Verification(path, kind)
         self._found.is_clean = checkpoints.CLEAN_SHUTDOWN in self._names
         self._topics: dict[str, TopicMetadata] = {}
+        self._deleted: set[str] = set()
         self._offsets: dict[str, dict[checkpoints.TopicPartition, int]] = {}
         self._data_dir: DataDir | None = None
         self._deeds: list[Deed] = []
@@ -232,9 +233,14 @@ class _Directory:
     def _read_cluster(self) -> None:
         metadata: ClusterMetadata | None = None
         try:
-            metadata = Journal(self._path).found
+            journal = Journal(self._path)
         except MetadataError as error:
             self._find(CLUSTER, str(error))
+        else:
+            metadata, self._deleted = journal.found, journal.deleted
+            if journal.torn:
+                what = f"its last {journal.torn} bytes are half a change"
+                self._find(CHANGES, what, is_damage=self._found.is_clean)
         if metadata is not None:
             self._topics = dict(metadata.topics)
         missing = {CLUSTER, META} - {*self._names}
@@ -263,11 +269,23 @@ class _Directory:
             if name not in folders:
                 self._find(name, "the folder of this partition is missing")
             elif self._is_kohort and name not in expected:
-                self._find(name, "it has no topic", is_damage=self._found.is_clean)
+                self._find_stray(name)
             self._verify_one(name, exists=name in folders, is_expected=name in expected)
         for name in self._names:
             if name.endswith(_FORGOTTEN):
                 self._find(name, "left over from a deleted topic", is_damage=False)
+
+    def _find_stray(self, name: str) -> None:
+        """A crash leaves the folder of a topic that is being created or deleted."""
+        folder = self._path / name
+        sizes = [
+            files.size_and_time(folder / each)[0]
+            for each in files.names_in(folder)
+            if is_segment(each)
+        ]
+        is_deleted = name.rpartition("-")[0] in self._deleted
+        is_damage = self._found.is_clean or (any(sizes) and not is_deleted)
+        self._find(name, "it has no topic", is_damage=is_damage)
 
     def _verify_one(self, name: str, *, exists: bool, is_expected: bool) -> None:
         key = checkpoints.topic_partition(name)

@@ -23,7 +23,7 @@ _FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers
 def shown_bytes(data: bytes, *, is_terminal: bool) -> bytes:
     r"""Bytes as UTF-8, with ``\xff`` for invalid ones."""
     text = data.decode("utf-8", "backslashreplace")
-    return (printable(text) if is_terminal else text).encode()
+    return (printable(text, kept="\n\t") if is_terminal else text).encode()
 
 
 class Format:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from kohort.broker.events.findings.words import duration
-from kohort.control.terminal import counted, on_one_line
+from kohort.control.terminal import counted, printable
 from kohort.control.top.columns import Column, fitting
 from kohort.control.top.rates import ApiRow, Frame, GroupRow, Tally
 
@@ -76,7 +76,7 @@ def _head(frame: Frame, trouble: str | None) -> list[Text]:
             f"loop lag up to {duration(round(now['loop_lag_worst_seconds'] * 1e9))}",
             *([] if memory is None else [f"memory {memory / 2**20:.0f} MiB"]),
             *([] if frame.cpu is None else [f"CPU {frame.cpu:.0%}"]),
-            *(on_one_line(f"{name}={value}") for name, value in now["labels"].items()),
+            *(printable(f"{name}={value}") for name, value in now["labels"].items()),
         ],
         [f"groups: {states or 'none'}"],
         [
@@ -86,7 +86,7 @@ def _head(frame: Frame, trouble: str | None) -> list[Text]:
     ]
     found = [_line(" · ".join(facts)) for facts in lines]
     if trouble is not None:
-        found[0] = _line(on_one_line(trouble), style="bold red")
+        found[0] = _line(printable(trouble), style="bold red")
     return found
 
 
@@ -134,7 +134,7 @@ def _seconds(value: float | None) -> str:
 
 GROUP_COLUMNS: Sequence[Column[GroupRow]] = (
     Column(
-        "GROUP", lambda row: on_one_line(row.name), 12, may_be_cut=True, is_number=False
+        "GROUP", lambda row: printable(row.name), 12, may_be_cut=True, is_number=False
     ),
     Column("STATE", _state, _LONGEST_STATE, is_number=False),
     Column(

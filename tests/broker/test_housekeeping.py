@@ -175,6 +175,22 @@ async def test_compaction_waits_for_its_backoff() -> None:
         assert len(log.store) < 3
 
 
+async def test_silent_producers_are_forgotten_at_their_own_interval() -> None:
+    """Then a batch that is sent again is appended again, as in Kafka."""
+    config = {
+        "producer.id.expiration.ms": 1_000,
+        "producer.id.expiration.check.interval.ms": 2_000,
+    }
+    async with Broker(config, clock="manual") as broker:
+        (partition,) = broker.cluster.create_topic("t", 1).partitions
+        record = Record(0, broker.cluster.now_ms(), None, b"x", ())
+        batch = build_batch([record], producer_id=7, producer_epoch=0, base_sequence=0)
+        for seconds, end in ((0, 1), (1.9, 1), (0.2, 2)):
+            await broker.clock.advance(seconds)
+            assert not partition.append(batch, now_ms=record.timestamp_ms).error_code
+            assert partition.log_end_offset == end
+
+
 async def test_retention_lets_requests_come_in_between() -> None:
     """It checks some partitions in a turn of the event loop, not all of them."""
     config = {"log.retention.check.interval.ms": 1}

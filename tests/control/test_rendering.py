@@ -18,6 +18,7 @@ from kohort.control.kafka.rendering import (
     shown_places,
 )
 from kohort.control.kafka.times import duration_ms, shown_time, time_ms
+from kohort.control.tables import show, table
 from kohort.control.terminal import printable
 
 
@@ -79,6 +80,17 @@ def test_bytes_that_are_no_text() -> None:
     on_terminal = shown_bytes(data, is_terminal=True)
     assert on_terminal == b"\\xff\\xfe ok \\x1b[2J \xc3\xa4\n\t"
     assert printable("a\x9b\u202eb") == "a\\x9b\\u202eb"
+
+
+def test_a_name_of_several_lines_is_one_row(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Otherwise a client could add rows to any list."""
+    show(table(("group", "state"), [["a\nb  Stable\r\tc", "Empty"]]))
+    assert capsys.readouterr().out.splitlines() == [
+        "GROUP              STATE",
+        "a\\nb  Stable\\r\\tc  Empty",
+    ]
 
 
 binary = st.none() | st.binary(max_size=20)

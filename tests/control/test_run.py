@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,17 @@ os.write(leaves, b".")
 print("got", signal.Signals(signal.sigwait(awaited)).name, flush=True)
 """
 """Leaves the terminal's foreground, where a child waits for SIGINT."""
+
+
+FORKS = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+is_parent = os.fork()
+if not is_parent:
+    print(os.getppid(), os.getpid(), flush=True)
+signal.sigwait({signal.SIGUSR1})
+"""
+"""Has a child, and ends by SIGUSR1; the child stays."""
 
 
 def asked(*options: str) -> tuple[dict[str, object], str, dict[str, str]]:
@@ -143,6 +155,30 @@ def test_signals_are_the_commands(number: signal.Signals) -> None:
         finally:
             process.kill()
     assert (process.returncode, out) == (5, f"got {number.name}\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the guard needs /proc")
+@pytest.mark.parametrize("how", ["it ends", "it is killed", "kohort is killed"])
+def test_no_process_stays_behind(how: str) -> None:
+    """The command and its children end with the broker, also by SIGKILL."""
+    with subprocess.Popen(
+        [*KOHORT, "run", sys.executable, "-c", FORKS],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        parent, child = map(int, process.stdout.readline().split())
+        killed = process.pid if how == "kohort is killed" else parent
+        os.kill(killed, signal.SIGUSR1 if how == "it ends" else signal.SIGKILL)
+        try:
+            # Its end comes when no process has the pipe any more.
+            process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+            for each in (parent, child):
+                with suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
 
 
 def test_ctrl_c_counts_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from tests.coordinator.member import assign, protocols, subscribed
 from kohort.broker.coordinator.coordinator import CHECK_PAUSE
 from kohort.broker.coordinator.effects import OffsetRecord
 from kohort.broker.coordinator.events import TopicsDeleted
+from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.offsets import CHECKED_AT_ONCE, COST_OF_GROUP
+from kohort.broker.coordinator.settings import GroupSettings
 from kohort.protocol.consumer import Subscription, encode
 
 MINUTE_MS = 60_000
@@ -345,6 +348,53 @@ def test_topics_that_nobody_subscribes_to(days: Context) -> None:
         assert a.heartbeat() == 0
     assert (days.committed("x"), days.committed("y")) == (1, -1)
     assert days.state() == "Stable"
+
+
+def test_a_check_does_nothing_while_nothing_can_expire(days: Context) -> None:
+    """A clock that moves by days runs hundreds of checks, on any number of groups."""
+    checks = []
+
+    class Watched(dict[str, Group]):
+        def __iter__(self) -> Iterator[str]:
+            checks.append(len(self))
+            return super().__iter__()
+
+    days.coordinator.groups = Watched()
+    days.commit([("t", 0, 1, -1, "")])
+    days.sleep(DAY_MS // 2)
+    days.commit([("t", 1, 1, -1, "")])
+    days.sleep(DAY_MS)
+    # The first two, as both followed a commit, and those at which offsets expired.
+    assert checks == [1, 1, 1, 1]
+
+
+def test_a_topic_that_members_leave_expires_at_the_next_check(days: Context) -> None:
+    """Its offset is older than a day; the checks before found nothing to come."""
+    session_ms = 1_800_000
+    wants = subscribed("x", "y")
+    (a,) = days.stable_group("A", protocols=wants, session_ms=session_ms)
+    a.commit("y", 1)
+    for _ in range(49):
+        days.sleep(session_ms - 1_000)
+        assert a.heartbeat() == 0
+    assert days.committed("y") == 1
+    a.protocols = subscribed("x")
+    a.join()
+    days.sync_all([a])
+    days.sleep(MINUTE_MS)
+    assert days.committed("y") == -1
+
+
+def test_a_shorter_retention_counts_at_the_next_check(days: Context) -> None:
+    """It may be changed at run time."""
+    days.commit([("t", 0, 1, -1, "")])
+    days.sleep(10 * MINUTE_MS)
+    days.coordinator.settings = GroupSettings(
+        offsets_retention_ms=5 * MINUTE_MS,
+        offsets_retention_check_interval_ms=MINUTE_MS,
+    )
+    days.sleep(MINUTE_MS)
+    assert days.committed("t") == -1
 
 
 @pytest.mark.parametrize(

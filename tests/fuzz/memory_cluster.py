@@ -322,6 +322,7 @@ class World:
         elif what & 3 == 1:
             for partition in self._partitions():
                 partition.expire(self.cluster.now_ms())
+                partition.expire_producers(self.cluster.now_ms())
         elif what & 3 == 2:
             if node.is_running:
                 for shard in self.cluster.shards:

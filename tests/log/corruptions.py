@@ -1,7 +1,7 @@
 """Damages a data directory repeatedly, and compares two verdicts on it.
 
 ``kohort verify`` says what is damaged and whether a start would be refused; a start of
-the same directory shows whether that is true. By hand::
+the same directory shows whether that is true, and what it serves. By hand::
 
     python -m tests.log.corruptions --count 500 --seed 1
 """
@@ -18,11 +18,14 @@ from pathlib import Path
 from typing import Final
 
 from tests.log.storage import CLUSTER, NODE, temporary_folder
+from tests.log.transacting import EVERYTHING, committed_offsets, transact
 
 from kohort.broker import telemetry
+from kohort.broker.log import checkpoints, files
 from kohort.broker.log.compaction import clean
-from kohort.broker.log.directory import DataDir
+from kohort.broker.log.directory import META, DataDir
 from kohort.broker.log.metadata import (
+    ClusterChange,
     ClusterMetadata,
     PartitionMetadata,
     TopicMetadata,
@@ -31,7 +34,8 @@ from kohort.broker.log.partition import Partition
 from kohort.broker.log.settings import LogConfig
 from kohort.broker.log.store import DataDirError, StorageError
 from kohort.control.data_dir.verification import verify
-from kohort.protocol.records import Record, build_batch
+from kohort.protocol.messages import WireError
+from kohort.protocol.records import Record, build_batch, read_headers
 
 NOW: Final = 1_700_000_000_000
 COMPACTED: Final = {"cleanup.policy": "compact"}
@@ -40,7 +44,13 @@ TOPICS: Final = {
     "compacted": (b"c" * 16, COMPACTED, 1),
     "deleted": (b"d" * 16, {}, 1),
     "empty": (b"e" * 16, {}, 1),
+    "transactional": (b"t" * 16, {}, 1),
+    "transactional-compacted": (b"u" * 16, COMPACTED, 1),
 }
+NEW_TOPIC: Final = {
+    "new": TopicMetadata(b"n" * 16, {}, [PartitionMetadata([NODE], NODE, 0)])
+}
+"""The last change in cluster.log, unless the stop was clean."""
 
 
 def config_of(topic: str) -> LogConfig:
@@ -48,15 +58,20 @@ def config_of(topic: str) -> LogConfig:
     return LogConfig(
         segment_bytes=900,
         index_interval_bytes=200,
-        cleanup_policy="compact" if topic == "compacted" else "delete",
+        cleanup_policy="compact" if "compacted" in topic else "delete",
         min_cleanable_dirty_ratio=0.0,
         retention_ms=-1,
     )
 
 
 def opened_all(path: Path) -> tuple[DataDir, dict[tuple[str, int], Partition], str]:
-    """A directory, its partitions, and the reason if some cannot be opened."""
-    data = DataDir.open(path, CLUSTER, NODE)
+    """A directory, its partitions, and the reason if some cannot be opened.
+
+    The broker has the node id of the directory: verify knows no other.
+    """
+    meta = checkpoints.read_properties(files.read_file(path / META) or b"")
+    node_id = meta.get("node.id", "")
+    data = DataDir.open(path, CLUSTER, int(node_id) if node_id.isdigit() else NODE)
     metadata, found, why = data.metadata, {}, ""
     for name, topic in ({} if metadata is None else metadata.topics).items():
         for index in range(len(topic.partitions)):
@@ -84,11 +99,18 @@ def make(path: Path, *, is_clean: bool) -> None:
         for index in range(count)
     }
     data.save(ClusterMetadata(rows, {}, 0))
+    new = data.open_partition("new", 0, NEW_TOPIC["new"].id, config_of("new"), 0)
+    data.write_change(ClusterChange(NEW_TOPIC))
+    partitions["new", 0] = new
     for number in range(40):
         for (name, index), partition in partitions.items():
-            if name != "empty":
+            key = b"%d" % (number % 4)
+            if "transactional" in name:
+                is_commit = number % 3 > 0
+                transact(partition, number % 5, is_commit=is_commit, key=key)
+            elif name != "empty":
                 size = 10 + 7 * (number + index) % 60
-                record = Record(0, NOW + number, b"%d" % (number % 4), bytes(size))
+                record = Record(0, NOW + number, key, bytes(size))
                 sequence = {
                     "producer_id": 7,
                     "producer_epoch": 0,
@@ -96,9 +118,12 @@ def make(path: Path, *, is_clean: bool) -> None:
                 }
                 batch = build_batch([record], **(sequence if name == "plain" else {}))
                 assert not partition.append(batch, now_ms=NOW).error_code
-    for _ in clean(partitions["compacted", 0], NOW + 1000):
-        pass
+    for name in ("compacted", "transactional-compacted"):
+        for _ in clean(partitions[name, 0], NOW + 1000):
+            pass
     assert not partitions["deleted", 0].delete_records(17)[0]
+    if is_clean:
+        data.save(ClusterMetadata({**rows, **NEW_TOPIC}, {}, 0))
     data.close()
     if not is_clean:
         (path / ".kafka_cleanshutdown").unlink()
@@ -179,13 +204,18 @@ KINDS: Final[dict[str, Callable[[Path, list[Path], random.Random], None]]] = {
 def compare(root: Path, count: int, seed: int, *, is_clean: bool) -> Counter[str]:
     """Damages copies, and compares the results; returns how often each occurred.
 
-    ``unseen`` is damage that verify does not find.
+    ``unseen`` is damage that verify does not find, and ``lost`` what it calls sound
+    although a start serves less of the records, or records of aborted transactions.
     """
     chance = random.Random(seed)
     original, copy = root / "original", root / "copy"
     make(original, is_clean=is_clean)
     whole = contents(original)
     assert not verify(original).is_damaged
+    shutil.copytree(original, copy)
+    expected = served(copy)
+    assert expected is not None
+    shutil.rmtree(copy)
     counts: Counter[str] = Counter()
     for _ in range(count):
         shutil.copytree(original, copy)
@@ -194,7 +224,8 @@ def compare(root: Path, count: int, seed: int, *, is_clean: bool) -> Counter[str
         found = verify(copy)
         assert contents(copy) == before, "verify has changed something"
         where = f"{kind} {file.relative_to(copy)}"
-        is_refused = _is_refused(copy)
+        now = served(copy)
+        is_refused = now is None
         assert found.is_refused == is_refused, f"{where}: refused is {is_refused}"
         if before == whole:
             assert not found.is_damaged, f"{where}: a false alarm"
@@ -202,19 +233,49 @@ def compare(root: Path, count: int, seed: int, *, is_clean: bool) -> Counter[str
             counts["seen"] += 1
         else:
             counts[f"unseen: {kind} {file.suffix or file.name}"] += 1
+            if now is not None and _has_lost(now, expected):
+                counts[f"lost: {where}"] += 1
         counts["refused"] += is_refused
         shutil.rmtree(copy)
     return counts
 
 
-def _is_refused(path: Path) -> bool:
+Served = dict[tuple[str, int], tuple[set[tuple[int, bytes]], list[int]]]
+"""The batches of each partition by offset, and the offsets of committed records."""
+
+
+def served(path: Path) -> Served | None:
+    """Starts and stops; returns the records between, or None if a start is refused."""
     try:
-        data, _, why = opened_all(path)
+        data, partitions, why = opened_all(path)
         data.put_aside_the_rest()
     except DataDirError:
-        return True
+        return None
+    found = {key: _read(partition) for key, partition in partitions.items()}
     data.close()
-    return bool(why)
+    return None if why else found
+
+
+def _read(partition: Partition) -> tuple[set[tuple[int, bytes]], list[int]]:
+    start = partition.log_start_offset
+    found = partition.read(start, EVERYTHING, minimum_one=True, committed=True)
+    data, batches = b"".join(found.buffers), set()
+    try:
+        for header, position in read_headers(data):
+            batch = data[position : position + header.size]
+            batches.add((header.base_offset, batch))
+        return batches, committed_offsets(found, start)
+    except WireError:
+        return batches, []
+
+
+def _has_lost(now: Served, expected: Served) -> bool:
+    for key, (batches, committed) in expected.items():
+        found, offsets = now.get(key, (set(), []))
+        start = min((offset for offset, _ in batches), default=0)
+        if not found >= batches or committed != [o for o in offsets if o >= start]:
+            return True
+    return False
 
 
 if __name__ == "__main__":

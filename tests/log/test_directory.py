@@ -200,16 +200,16 @@ def test_a_damaged_cluster_file(tmp_path: Path, text: str) -> None:
 
 
 def test_files_of_a_clean_stop(tmp_path: Path) -> None:
-    """They have Kafka's names and Kafka's formats."""
+    """They have Kafka's names and Kafka's formats; a checksum is one more row."""
     data, partition = opened(tmp_path, LogConfig(segment_bytes=200), 4)
     send(partition, 7)
     partition.delete_records(1)
     segments_of(partition).first_dirty_offset = 3
     data.close()
     texts = {
-        "recovery-point-offset-checkpoint": "0\n1\nt 0 7\n",
-        "log-start-offset-checkpoint": "0\n1\nt 0 1\n",
-        "cleaner-offset-checkpoint": "0\n1\nt 0 3\n",
+        "recovery-point-offset-checkpoint": "0\n2\nt 0 7\n#crc 0 3739580979\n",
+        "log-start-offset-checkpoint": "0\n2\nt 0 1\n#crc 0 3664250497\n",
+        "cleaner-offset-checkpoint": "0\n2\nt 0 3\n#crc 0 3656176367\n",
         ".kafka_cleanshutdown": '{"version":0,"brokerEpoch":-1}',
         "t-0/leader-epoch-checkpoint": "0\n1\n4 0\n",
         "t-0/partition.metadata": "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw",

@@ -148,6 +148,57 @@ def test_a_damaged_line_in_the_middle_is_refused(story: Story) -> None:
         Journal(story.path)
 
 
+def test_damage_in_a_whole_last_line_is_refused(story: Story) -> None:
+    """No crash flips a bit: the line was acknowledged, and a topic may be missing."""
+    story.creates("a")
+    log = story.path / "cluster.log"
+    before = log.read_bytes()
+    story.creates("b")
+    line = log.read_bytes()[len(before) :]
+    for bit in range(8 * len(line)):
+        data = bytearray(line)
+        data[bit // 8] ^= 1 << bit % 8
+        log.write_bytes(before + data)
+        with pytest.raises(MetadataError, match=r"cluster.log is damaged: the last"):
+            Journal(story.path)
+
+
+def test_a_torn_line_after_a_clean_stop_is_refused(tmp_path: Path) -> None:
+    """Only a crash tears a line; after one, a stop is clean once the rest is cut."""
+    data = DataDir.open(tmp_path, CLUSTER, NODE)
+    data.write_change(ClusterChange({"a": topic()}))
+    data.close()
+    with (tmp_path / "cluster.log").open("ab") as log:
+        log.write(b"12345678 {")
+    with pytest.raises(DataDirError, match=r"cluster.log is damaged: the last line"):
+        DataDir.open(tmp_path, CLUSTER, NODE)
+    marker = tmp_path / ".kafka_cleanshutdown"
+    marker.unlink()
+    for is_cut in (False, True):
+        data = DataDir.open(tmp_path, CLUSTER, NODE)
+        if is_cut:
+            data.save(ClusterMetadata({"a": topic()}, {}, 0))
+        data.close()
+        assert marker.exists() == is_cut
+
+
+def test_damage_in_the_snapshot_is_refused(story: Story) -> None:
+    """Also where it leaves valid JSON: another topic or setting would be served."""
+    story.creates("a", retention_ms="604800000")
+    story.rewrites()
+    saved = story.path / "cluster.json"
+    data = saved.read_bytes()
+    for old, new in (
+        (b'"a"', b'"q"'),
+        (b"6048", b"0048"),
+        (b'"change": 1', b'"change": 3'),
+    ):
+        assert old in data
+        saved.write_bytes(data.replace(old, new))
+        with pytest.raises(MetadataError, match=r"cluster.json is damaged: .*CRC"):
+            Journal(story.path)
+
+
 def test_a_damaged_directory_is_one_line(tmp_path: Path) -> None:
     """The broker logs it and does not start; nothing is changed."""
     data = DataDir.open(tmp_path, CLUSTER, NODE)

@@ -204,10 +204,10 @@ def test_silent_producers_are_forgotten() -> None:
     """After producer.id.expiration.ms any sequence is accepted again."""
     scene = Scene(producer_id_expiration_ms=1_000)
     scene.appended(1, 0)
-    scene.partition.expire(NOW + 999)
+    scene.partition.expire_producers(NOW + 999)
     assert len(scene.partition.producers) == 1
     assert scene.refused(1, 5) == OUT_OF_ORDER
-    scene.partition.expire(NOW + 1_000)
+    scene.partition.expire_producers(NOW + 1_000)
     assert len(scene.partition.producers) == 0
     assert scene.appended(1, 5) == 1
 

@@ -146,8 +146,8 @@ class RestartMachine(InFolder):
     @rule()
     def expire(self) -> None:
         """Forgets silent producers."""
-        self.memory.expire(self.now_ms)
-        self.files.expire(self.now_ms)
+        self.memory.expire_producers(self.now_ms)
+        self.files.expire_producers(self.now_ms)
 
     @rule(by=st.integers(1, 2))
     def elect(self, by: int) -> None:
@@ -170,7 +170,7 @@ class RestartMachine(InFolder):
         """A clean stop, and a start."""
         self.folder.close()
         assert (self.path / checkpoints.CLEAN_SHUTDOWN).exists()
-        self.memory.expire(self.now_ms)
+        self.memory.expire_producers(self.now_ms)
         self._open()
         assert self.folder.is_clean
 
@@ -187,7 +187,7 @@ class RestartMachine(InFolder):
         if without:
             active.with_suffix(".index").unlink()
             active.with_suffix(".timeindex").write_bytes(b"some bytes")
-        self.memory.expire(self.now_ms)
+        self.memory.expire_producers(self.now_ms)
         self._open()
         assert not self.folder.is_clean
 

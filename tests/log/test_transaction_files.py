@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable
 
 import pytest
-from tests.log.life import NOW, Life
+from tests.log.life import Life
+from tests.log.test_crash_points import Door
+from tests.log.transacting import transact
 
-from kohort.broker.log.producers import Verification
-from kohort.broker.log.transactions import EndMarker
+from kohort.broker.log import files
 from kohort.control.data_dir.verification import verify
-from kohort.protocol.records import TRANSACTIONAL, Record, build_batch
 
 FIRST = "00000000000000000000.txnindex"
 Live = Callable[..., Life]
-
-
-def transact(life: Life, producer: int, *, is_commit: bool) -> None:
-    """A transaction of one record."""
-    state = life.partition.producers.get(producer)
-    batch = build_batch(
-        [Record(0, NOW, b"k", bytes(10))],
-        producer_id=producer,
-        producer_epoch=0,
-        base_sequence=0 if state is None else state.last_sequence + 1,
-        attributes=TRANSACTIONAL,
-    )
-    found = life.partition.verify(batch, now_ms=NOW, adds=False)
-    assert isinstance(found, Verification)
-    assert not life.partition.append(batch, now_ms=NOW, verification=found).error_code
-    end = EndMarker(producer, 0, is_commit, 0, 1)
-    assert not life.partition.append_marker(end, now_ms=NOW).error_code
 
 
 def aborted(life: Life) -> list[int]:
@@ -43,42 +27,72 @@ def aborted(life: Life) -> list[int]:
 def test_the_index_is_that_of_kafka(live: Live) -> None:
     """Version, producer, first offset, marker, last stable offset; no file for none."""
     life = live()
-    transact(life, 5, is_commit=True)
+    transact(life.partition, 5, is_commit=True)
     life.stop()
     assert not (life.path / FIRST).exists()
     life.start()
-    transact(life, 5, is_commit=False)
+    transact(life.partition, 5, is_commit=False)
     life.stop()
     assert (life.path / FIRST).read_bytes() == struct.pack(">hqqqq", 0, 5, 2, 3, 4)
 
 
+DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
+    "nothing": lambda data: data,
+    "an entry more": lambda data: data + b"\1" * 34,
+    "half an entry more": lambda data: data + b"half an entry",
+    "an entry less": lambda data: data[:-34],
+    "another producer": lambda data: data[:9] + b"\4" + data[10:],
+    "empty": lambda _: b"",
+    "missing": lambda _: None,
+}
+
+
 @pytest.mark.parametrize("segment_bytes", [200, 10**6])
-@pytest.mark.parametrize(
-    "damage",
-    [
-        pytest.param(b"", id="none"),
-        pytest.param(b"\1" * 34, id="an entry"),
-        pytest.param(b"half an entry", id="half an entry"),
-    ],
-)
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_index_is_made_anew(
-    live: Live, damage: bytes, segment_bytes: int
+    live: Live, damage: str, segment_bytes: int
 ) -> None:
     """The batches have the same information; after a crash they are read anyway."""
     life = live(segment_bytes=segment_bytes)
     for _ in range(3):
-        transact(life, 5, is_commit=False)
+        transact(life.partition, 5, is_commit=False)
     assert aborted(life) == [0, 2, 4]
     life.stop()
-    with (life.path / FIRST).open("ab") as file:
-        file.write(damage)
+    path = life.path / FIRST
+    damaged = DAMAGE[damage](path.read_bytes())
+    path.unlink() if damaged is None else path.write_bytes(damaged)
     (report,) = verify(life.path.parent).partitions
     names = [finding.path.name for finding in report.findings]
-    assert names == ([FIRST] if damage else [])
+    assert names == ([] if damage == "nothing" else [FIRST])
     life.start()
     assert aborted(life) == [0, 2, 4]
     life.stop()
+    assert not verify(life.path.parent).partitions[0].findings
     life.start()
     life.crash()
     life.start()
     assert aborted(life) == [0, 2, 4]
+
+
+def test_a_clean_stop_flushes_the_index_before_its_marker(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where all records were flushed before: a power cut would lose the index."""
+    life = live(flush_messages=1)
+    transact(life.partition, 5, is_commit=False)
+    flushed: list[int] = []
+
+    class Watched(Door):
+        def fdatasync(self, fd: int) -> None:
+            os.fdatasync(fd)
+            flushed.append(os.fstat(fd).st_ino)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "os", Watched(lambda: None))
+        life.stop()
+    crcs = life.path / "aborted-index-checkpoint"
+    marker = life.path.parent / ".kafka_cleanshutdown"
+    order = [
+        flushed.index(path.stat().st_ino) for path in (life.path / FIRST, crcs, marker)
+    ]
+    assert order == sorted(order)

@@ -306,9 +306,9 @@ def test_an_open_transaction_keeps_its_producer() -> None:
     scene.send(1)
     scene.send(2)
     scene.commit(2)
-    scene.partition.expire(scene.now_ms + 1000)
+    scene.partition.expire_producers(scene.now_ms + 1000)
     assert scene.partition.producers.get(1) is not None
     assert scene.partition.producers.get(2) is None
     scene.commit(1)
-    scene.partition.expire(scene.now_ms + 1000)
+    scene.partition.expire_producers(scene.now_ms + 1000)
     assert not scene.partition.producers

@@ -42,6 +42,25 @@ def committed_offsets(found: ReadResult, start: int) -> list[int]:
     return kept
 
 
+def transact(
+    partition: Partition, producer: int, *, is_commit: bool, key: bytes = b"k"
+) -> None:
+    """A transaction of one record."""
+    state = partition.producers.get(producer)
+    batch = build_batch(
+        [Record(0, NOW, key, bytes(10))],
+        producer_id=producer,
+        producer_epoch=0,
+        base_sequence=0 if state is None else state.last_sequence + 1,
+        attributes=TRANSACTIONAL,
+    )
+    found = partition.verify(batch, now_ms=NOW, adds=False)
+    assert isinstance(found, Verification)
+    assert not partition.append(batch, now_ms=NOW, verification=found).error_code
+    end = EndMarker(producer, 0, is_commit, 0, 1)
+    assert not partition.append_marker(end, now_ms=NOW).error_code
+
+
 class Scene:
     """One partition, the time, and any number of producers."""
 

@@ -107,7 +107,7 @@ def _of_kind(f: Field, version: int, *, modest: bool) -> st.SearchStrategy[Any]:
         return _ERROR_CODES
     if modest and f.name == "log_append_time_ms":
         return st.just(-1) | _TIMES
-    if modest and f.name == "transaction_start_time_ms":
+    if modest and f.name.endswith(("transaction_start_time_ms", "_timestamp_ms")):
         return _TIMES
     if modest and f.name.endswith("_ms"):
         return _DURATIONS
