@@ -115,6 +115,8 @@ class Passage:
             asked for again: librdkafka drops what it has fetched ahead of partitions
             that a cooperative rebalance leaves to it, kafkajs a response with an error
             for another partition.
+        dropped: the offset that it asked for when it had dropped records; until it asks
+            for a later one, it may do that again. -1: none.
     """
 
     member_id: str
@@ -130,6 +132,7 @@ class Passage:
     is_transactional: bool = False
     is_unread: bool = False
     droppable: int = 0
+    dropped: int = -1
 
     @property
     def done(self) -> int:
