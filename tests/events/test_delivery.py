@@ -644,6 +644,8 @@ def test_a_cooperative_member_drops_what_it_has_fetched() -> None:
     play.began(a=(0,))
     play.read(0, 10)
     play.rebalanced(a=(0,))
+    play.ask(4)
+    play.send(4, 10)
     play.read(4, 10)
     assert (play.again, play.account.records) == ([], 10)
     play.read(4, 10)

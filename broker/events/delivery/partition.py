@@ -107,10 +107,12 @@ class PartitionDelivery:
                 passage.sent = offset
                 passage.client = client
                 passage.is_unread = False
+                if offset > passage.dropped:
+                    passage.dropped = -1
                 return
             if offset > passage.sent:
                 self.received(passage, passage.sent, wall_ns)
-            elif passage.droppable > 0:
+            elif passage.droppable > 0 or offset == passage.dropped:
                 self._drop(passage, offset)
                 return
             else:
@@ -180,6 +182,7 @@ class PartitionDelivery:
     def _drop(self, passage: Passage, offset: int) -> None:
         """The client has dropped records that it had not handed out."""
         passage.droppable = 0
+        passage.dropped = offset
         self._forget(passage, max(offset, passage.start))
         passage.position = passage.sent = offset
 

@@ -114,6 +114,8 @@ class Passage:
             asked for again: librdkafka drops what it has fetched ahead of partitions
             that a cooperative rebalance leaves to it, kafkajs a response with an error
             for another partition.
+        dropped: the offset that it asked for when it had dropped records; until it asks
+            for a later one, it may do that again. -1: none.
     """
 
     member_id: str
@@ -128,6 +130,7 @@ class Passage:
     claimed: int | None = None
     is_unread: bool = False
     droppable: int = 0
+    dropped: int = -1
 
     @property
     def done(self) -> int:
