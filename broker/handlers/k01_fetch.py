@@ -408,11 +408,11 @@ class _Fetch:
                     continue
             size += result.size_in_bytes
             left = max(left - result.size_in_bytes, 0)
+            row = self._row(partition, wanted, result)
             if watch is not None:
                 yield from watch.sent(
                     cast("Fetcher", self._request.peer), partition, offset, result
                 )
-            row = self._row(partition, wanted, result)
             answer.add(wanted, row, result.size_in_bytes)
         yield from answer.add_absent()
         response = answer.response(cluster)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from kohort.broker.log.lookup import find_offset
+from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -92,20 +93,32 @@ def _fail(request: Request) -> Work:
 def _partition(
     request: Request, name: str, wanted: ListOffsetsPartition
 ) -> Generator[None, None, ListOffsetsPartitionResponse]:
-    topic = request.node.cluster.topics.by_name.get(name)
     index, since = wanted.partition_index, _SINCE.get(wanted.timestamp, 2**15)
     if wanted.timestamp < EARLIEST and request.version < since:
         return ListOffsetsPartitionResponse(index, ErrorCode.UNSUPPORTED_VERSION)
-    if topic is None:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ListOffsetsPartitionResponse(index, error)
-    node_id = request.node.id
-    error = topic.leader_error(node_id, index, wanted.current_leader_epoch)
-    if error:
-        return ListOffsetsPartitionResponse(index, error)
+    partition = _led(request, name, wanted)
+    if not isinstance(partition, Partition):
+        return ListOffsetsPartitionResponse(index, partition)
     committed = request.message.isolation_level == _READ_COMMITTED
-    partition = topic.partitions[index]
     found = yield from find_offset(partition, wanted.timestamp, committed=committed)
+    now = _led(request, name, wanted)
+    if now is not partition:
+        # The topic was deleted, or the leader changed, during the search.
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = unknown if isinstance(now, Partition) else now
+        return ListOffsetsPartitionResponse(index, error)
     return ListOffsetsPartitionResponse(
         index, found.error_code, found.timestamp_ms, found.offset, found.leader_epoch
     )
+
+
+def _led(
+    request: Request, name: str, wanted: ListOffsetsPartition
+) -> Partition | ErrorCode:
+    """The partition, or the reason why this node does not answer for it."""
+    topic = request.node.cluster.topics.by_name.get(name)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    index = wanted.partition_index
+    error = topic.leader_error(request.node.id, index, wanted.current_leader_epoch)
+    return error or topic.partitions[index]
