@@ -46,8 +46,8 @@ def describe(
 class Pattern(Protocol):
     """A regular expression."""
 
-    def fullmatch(self, text: str, /) -> object:
-        """Returns a match of the whole text; None if it does not match."""
+    def matches(self, text: str) -> bool:
+        """Returns whether the whole text matches."""
 
 
 @slotted
@@ -80,6 +80,6 @@ def listed(
             if (wanted.producer_ids and metadata.producer_id not in wanted.producer_ids)
             or (wanted.states and metadata.state.value not in wanted.states)
             or 0 <= wanted.duration_ms >= now_ms - metadata.start_ms
-            or (wanted.pattern and not wanted.pattern.fullmatch(each.transactional_id))
+            or (wanted.pattern and not wanted.pattern.matches(each.transactional_id))
             else each
         )
