@@ -34,7 +34,7 @@ from kohort.broker.connection import (
     Connection,
 )
 from kohort.broker.events.bus import Events
-from kohort.broker.flow_control import READ_AHEAD
+from kohort.broker.flow_control import READ_AHEAD, Unread
 from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids
 from kohort.broker.request import JOIN_BELOW, ResponseFormat, join_small
@@ -428,7 +428,7 @@ def test_an_answer_in_pieces_is_the_same_frame() -> None:
     )
     form = ResponseFormat(BY_NAME["OffsetCommit"], 8)
     expected = form.frame(7, response)
-    parts, yields = finished(form.frame_in_pieces(7, response))
+    parts, yields = finished(form.frame_in_pieces(7, response, Unread()))
     assert b"".join(parts) == b"".join(expected)
     assert len(parts) < len(expected) / 100
     assert yields > 10
