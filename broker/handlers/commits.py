@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kohort.broker.coordinator.effects import CommitResult
 from kohort.broker.coordinator.events import NO_OFFSETS, OffsetRow, Offsets
+from kohort.broker.coordinator.offsets import is_too_long
 from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import Pace
-from kohort.broker.shards.group_records import SMALLEST_RECORD
+from kohort.broker.request import Request
+from kohort.broker.shards.group_records import SMALLEST_RECORD, BatchSize
 from kohort.broker.topics.topic import OFFSETS_TOPIC
 from kohort.broker.topics.topics import Topics
 from kohort.protocol.apis.k08_offset_commit import (
@@ -33,6 +35,8 @@ SLICE: Final = 500
 """Partitions looked up between two checks whether a piece is full."""
 ROW_COST: Final = 2
 """Cost of looking up one partition, as `Pace` counts."""
+_SIZED_COST: Final = 1
+"""Cost of counting the bytes of one offset."""
 
 
 def largest_batch(topics: Topics) -> int:
@@ -156,7 +160,23 @@ class Found(Generic[T, P]):
                 rows += map(make, indexes, codes_of)
                 if pace.spend(len(some)):
                     yield
+            if pace.spend(1):
+                yield
         return answers
+
+
+def is_too_large(
+    request: Request, found: Found[T, P], pace: Pace, *, has_expiry: bool
+) -> Generator[None, None, bool]:
+    """Returns whether the log refuses these offsets, which go into one batch."""
+    longest = request.node.cluster.config["offset.metadata.max.bytes"]
+    size = BatchSize(request.message.group_id, has_expiry=has_expiry)
+    for topic, metadata in found.texts():
+        if metadata is None or not is_too_long(metadata, longest):
+            size.add(topic, metadata or "")
+        if pace.spend(_SIZED_COST):
+            yield
+    return size.total > found.largest
 
 
 def _id_of(topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic) -> bytes:

@@ -108,6 +108,9 @@ def _asked(
     count = 0
     for topic in message.topics:
         key: TopicKey = topic.topic_id if by_id else topic.topic
+        count += 1
+        if count % _ROWS == 0:
+            yield
         for p in topic.partitions:
             count += 1
             if count % _ROWS == 0:
@@ -138,6 +141,9 @@ def _update(
         if not sessions.change(session, key, wanted):
             return False
     for topic in request.message.forgotten_topics_data:
+        count += 1
+        if count % _ROWS == 0:
+            yield
         for index in topic.partitions:
             count += 1
             if count % _ROWS == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
 
 from kohort.broker.log.lookup import find_offset
@@ -13,7 +14,7 @@ from kohort.broker.log.results import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
-from kohort.broker.long_work import Pace, Work, count_values
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k02_list_offsets import (
     ListOffsetsPartition,
@@ -46,12 +47,14 @@ def handle(request: Request) -> Work:
     if message.isolation_level not in _ISOLATION_LEVELS:
         yield from _fail(request)
         return
-    places = ((t.name, p.partition_index) for t in message.topics for p in t.partitions)
     pace = Pace()
-    times = yield from count_values(places, pace)
+    times = yield from _times(message, pace)
     rows: dict[str, list[ListOffsetsPartitionResponse]] = {}
     count = 0
     for wanted in message.topics:
+        count += 1
+        if count % _PIECE == 0:
+            yield
         for p in wanted.partitions:
             count += 1
             if count % _PIECE == 0:
@@ -73,6 +76,21 @@ def handle(request: Request) -> Work:
         request.reply(response)
     else:
         yield from request.reply_in_pieces(response)
+
+
+def _times(
+    message: ListOffsetsRequest, pace: Pace
+) -> Generator[None, None, Counter[tuple[str, int]]]:
+    """Counts how often each partition is named."""
+    times: Counter[tuple[str, int]] = Counter()
+    for wanted in message.topics:
+        for p in wanted.partitions:
+            times[wanted.name, p.partition_index] += 1
+            if pace.spend(1):
+                yield
+        if pace.spend(1):
+            yield
+    return times
 
 
 def _fail(request: Request) -> Work:

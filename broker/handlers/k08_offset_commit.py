@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -16,15 +16,19 @@ from kohort.broker.coordinator.events import (
     OffsetRow,
     Offsets,
 )
-from kohort.broker.coordinator.offsets import is_too_long
-from kohort.broker.handlers.commits import ROW_COST, SLICE, Found, largest_batch
+from kohort.broker.handlers.commits import (
+    ROW_COST,
+    SLICE,
+    Found,
+    is_too_large,
+    largest_batch,
+)
 from kohort.broker.log.partition import Partition
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import Pace, Work, map_in_pieces
 from kohort.broker.request import Request
 from kohort.broker.shards.group_records import (
     LARGEST_FRAME,
     MOST_NAME,
-    BatchSize,
 )
 from kohort.broker.topics.topic import Topic
 from kohort.broker.topics.topics import Topics
@@ -50,8 +54,6 @@ _FIELDS = (
     "committed_metadata",
 )
 
-_SIZED_COST = 1
-"""Cost of counting the bytes of one offset."""
 _PUBLISHED_COST = 1
 """Cost of an event about one unknown partition."""
 _MOST_PUBLISHED = 1000
@@ -268,7 +270,11 @@ def _in_pieces(request: Request) -> Work:
         yield from _publish_refusals(request, found, pace)
     if found.is_too_large or (
         _may_be_too_large(request, found.count)
-        and (yield from _is_too_large(request, found, pace))
+        and (
+            yield from is_too_large(
+                request, found, pace, has_expiry=message.retention_time_ms != -1
+            )
+        )
     ):
         token = _Token(request, found, pace, is_refused=True)
         request.node.submit_group_event(_commit(token, request, NO_OFFSETS))
@@ -316,21 +322,6 @@ def _may_be_too_large(request: Request, count: int, *, has_texts: bool = True) -
     group_id = request.message.group_id
     most = LARGEST_FRAME + 4 * len(group_id) + MOST_NAME + 4 * longest
     return count * most > largest_batch(request.node.cluster.topics)
-
-
-def _is_too_large(
-    request: Request, found: _Found, pace: Pace
-) -> Generator[None, None, bool]:
-    """Returns whether the log refuses these offsets, which go into one batch."""
-    message: OffsetCommitRequest = request.message
-    longest = request.node.cluster.config["offset.metadata.max.bytes"]
-    size = BatchSize(message.group_id, has_expiry=message.retention_time_ms != -1)
-    for topic, metadata in found.texts():
-        if metadata is None or not is_too_long(metadata, longest):
-            size.add(topic, metadata or "")
-        if pace.spend(_SIZED_COST):
-            yield
-    return size.total > found.largest
 
 
 class _Token:
@@ -406,5 +397,7 @@ def _reply(request: Request, found: _Found, result: CommitResult, pace: Pace) ->
     """Answers; see `Found.answers`."""
     make = OffsetCommitResponsePartition
     answers = yield from found.answers(result, make, pace)
-    topics = [OffsetCommitResponseTopic(*each) for each in answers]
+    topics = yield from map_in_pieces(
+        lambda each: OffsetCommitResponseTopic(*each), answers, pace
+    )
     yield from request.reply_in_pieces(OffsetCommitResponse(0, topics), pace)

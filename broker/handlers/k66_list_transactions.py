@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.patterns import STEPS_PER_COST, Pattern, PatternError
 from kohort.broker.request import Request
 from kohort.broker.shards.transaction_shard import TransactionShard
+from kohort.broker.transactions import state as transaction_state
 from kohort.broker.transactions.admin import Wanted, listed
 from kohort.protocol.apis.k66_list_transactions import (
     ListTransactionsRequest,
@@ -16,6 +17,7 @@ from kohort.protocol.apis.k66_list_transactions import (
 )
 from kohort.protocol.errors import ErrorCode
 
+_STATES = frozenset(state.value for state in transaction_state.TransactionState)
 _ROW_COST = 1
 """Cost of looking at an id, as `Pace` counts."""
 
@@ -49,13 +51,15 @@ def _listed(
     cluster, pattern = request.node.cluster, None
     if message.transactional_id_pattern:
         pattern = Pattern(message.transactional_id_pattern)
+    pace, rows = Pace(), []
+    states = yield from count_values(message.state_filters, pace)
+    producer_ids = yield from count_values(message.producer_id_filters, pace)
     wanted = Wanted(
-        frozenset(message.state_filters),
-        frozenset(message.producer_id_filters),
+        states,
+        producer_ids,
         message.duration_filter,
         pattern,
     )
-    pace, rows = Pace(), []
     for shard in shards:
         # A copy: ids may come and go meanwhile.
         known = [*shard.transactions.values()]
@@ -74,5 +78,10 @@ def _listed(
                 cost += pattern.steps(each.transactional_id) // STEPS_PER_COST
             if pace.spend(cost):
                 yield
-    unknown = wanted.unknown_states()
+    unknown = []
+    for name in states:
+        if name not in _STATES:
+            unknown.append(name)
+        if pace.spend(_ROW_COST):
+            yield
     return ListTransactionsResponse(0, ErrorCode.NONE, unknown, rows)

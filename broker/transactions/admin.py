@@ -9,7 +9,7 @@ from kohort.broker.transactions.events import (
     DescribeTransaction,
     DescribeTransactionResult,
 )
-from kohort.broker.transactions.state import PREPARED, TransactionState
+from kohort.broker.transactions.state import PREPARED
 from kohort.broker.transactions.transaction import Transaction
 from kohort.broker.transactions.turn import Turn
 from kohort.protocol.errors import ErrorCode
@@ -59,11 +59,6 @@ class Wanted:
     duration_ms: int
     """The least age of a transaction, exclusive; negative for any."""
     pattern: Pattern | None
-
-    def unknown_states(self) -> list[str]:
-        """The names that are no states."""
-        known = {state.value for state in TransactionState}
-        return [name for name in self.states if name not in known]
 
 
 def listed(
