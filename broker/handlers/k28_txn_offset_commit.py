@@ -148,6 +148,9 @@ class _Commit:
         may not commit gets its error first.
         """
         request, found = self.request, self._found
+        if found.is_stale(request.node.cluster.topics):
+            request.go_on(handle(request))
+            return
         offsets = NO_OFFSETS if found.is_too_large else found.offsets
         event = self._event(offsets)
         request.node.cluster.shards.commit_in_transaction(
