@@ -23,6 +23,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Iterable
 from typing import Any, TypeVar
 
+A = TypeVar("A")
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
 
@@ -79,6 +80,18 @@ def count_values(values: Iterable[H], pace: Pace) -> Generator[None, None, Count
         if pace.spend(1):
             yield
     return times
+
+
+def map_in_pieces(
+    make: Callable[[A], T], rows: Iterable[A], pace: Pace, cost: int = 1
+) -> Generator[None, None, list[T]]:
+    """Like `map`; `cost` is that of each row."""
+    made: list[T] = []
+    for row in rows:
+        made.append(make(row))
+        if pace.spend(cost):
+            yield
+    return made
 
 
 def finish(work: Generator[None, None, T]) -> T:

@@ -13,6 +13,7 @@ from kohort.broker.cluster.cluster import Node
 from kohort.broker.cluster.quotas import FETCH, PRODUCE, REQUEST
 from kohort.broker.coordinator.effects import Result, completed
 from kohort.broker.coordinator.events import Client
+from kohort.broker.flow_control import Unread
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.template import Template
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
@@ -29,6 +30,10 @@ LONGEST_ANSWER = 256 * 1024 * 1024
 """Maximum bytes of a response that is encoded in pieces. Kafka's limit is an int32, 2
 GB. librdkafka accepts at most 100 MB (``receive.message.max.bytes``) by default, and a
 Fetch has 55 MB (``fetch.max.bytes``); nothing else comes near."""
+MOST_REPEATED_ROWS = 2_000_000
+"""Rows of a response that repeat others: as many as a request may have items."""
+SHORT_ANSWER = 4 * 1024 * 1024
+"""Bytes that a response may have even if clients have not read `MOST_UNREAD` others."""
 JOIN_BELOW = 16 * 1024
 """Bytes up to which parts of a response are joined; above, copying costs more."""
 
@@ -119,7 +124,7 @@ class ResponseFormat:
         parts = within(b"".join(encoded))
         size = self._head_size + sum(map(len, parts))
         if size > LONGEST_ANSWER:
-            raise AnswerSizeError(size)
+            raise AnswerSizeError(f"{LONGEST_ANSWER:,} bytes")
         parts.insert(0, self._head(size, correlation_id))
         return parts if size > JOIN_BELOW else [b"".join(parts)]
 
@@ -135,23 +140,32 @@ class ResponseFormat:
         return message
 
     def frame_in_pieces(
-        self, correlation_id: int, response: Any
+        self, correlation_id: int, response: Any, unread: Unread
     ) -> Generator[None, None, list[Buffer]]:
         """Like `frame`, a piece at a time; small parts of the frame are joined.
 
+        What is encoded counts as unread meanwhile: many clients may have a long
+        response encoded at the same time.
+
         Raises:
-            AnswerSizeError: the response is longer than `LONGEST_ANSWER`.
+            AnswerSizeError: the response is longer than `LONGEST_ANSWER`, or than
+                `SHORT_ANSWER` while clients have left very much unread.
         """
         parts: list[Buffer] = [b""]
         encoded: list[Buffer] = []
-        size = self._head_size
-        for _ in self._encode_in_pieces(response, encoded.append):
-            size += sum(map(len, encoded))
-            if size > LONGEST_ANSWER:
-                raise AnswerSizeError(size)
-            join_small(encoded, parts)
-            encoded.clear()
-            yield
+        size, counted = self._head_size, 0
+        try:
+            for _ in self._encode_in_pieces(response, encoded.append):
+                size += sum(map(len, encoded))
+                unread.size += size - counted
+                counted = size
+                if size > SHORT_ANSWER and unread.size > LONGEST_ANSWER:
+                    raise AnswerSizeError(f"{size:,} bytes")
+                join_small(encoded, parts)
+                encoded.clear()
+                yield
+        finally:
+            unread.size -= counted
         size += sum(map(len, encoded))
         join_small(encoded, parts)
         parts[0] = self._head(size, correlation_id)
@@ -179,8 +193,8 @@ def join_small(parts: list[Buffer], out: list[Buffer]) -> None:
 class AnswerSizeError(Exception):
     """A response that is too long to be sent."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(f"a response of more than {size:,} bytes")
+    def __init__(self, size: str) -> None:
+        super().__init__(f"a response of more than {size}")
 
 
 class Peer(Protocol):
@@ -412,7 +426,10 @@ class Request:
             response = self._throttled(response)
         if self._format.api.key == _JOIN_GROUP:
             response = self._numbered(response)
-        parts = yield from self._format.frame_in_pieces(self._correlation_id, response)
+        unread = self.node.cluster.unread
+        parts = yield from self._format.frame_in_pieces(
+            self._correlation_id, response, unread
+        )
         counters = self.node.counters
         if counters is not None:
             errors = yield from errors_in_pieces(response)

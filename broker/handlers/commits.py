@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kohort.broker.coordinator.effects import CommitResult
 from kohort.broker.coordinator.events import NO_OFFSETS, OffsetRow, Offsets
+from kohort.broker.coordinator.offsets import is_too_long
 from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import Pace
-from kohort.broker.shards.group_records import SMALLEST_RECORD
+from kohort.broker.request import Request
+from kohort.broker.shards.group_records import (
+    LARGEST_FRAME,
+    MOST_NAME,
+    SMALLEST_RECORD,
+    BatchSize,
+)
 from kohort.broker.topics.topic import OFFSETS_TOPIC
 from kohort.broker.topics.topics import Topics
 from kohort.protocol.apis.k08_offset_commit import (
@@ -33,6 +40,8 @@ SLICE: Final = 500
 """Partitions looked up between two checks whether a piece is full."""
 ROW_COST: Final = 2
 """Cost of looking up one partition, as `Pace` counts."""
+_SIZED_COST: Final = 1
+"""Cost of counting the bytes of one offset."""
 
 
 def largest_batch(topics: Topics) -> int:
@@ -57,13 +66,14 @@ class Found(Generic[T, P]):
             are not kept.
     """
 
-    __slots__ = ("_columns", "is_too_large", "known", "largest", "unknown")
+    __slots__ = ("_columns", "_logs", "is_too_large", "known", "largest", "unknown")
 
     def __init__(self, largest: int) -> None:
         self.largest = largest
         self.known: list[tuple[T, Sequence[P]]] = []
         self.unknown: list[tuple[T, Sequence[P], ErrorCode]] = []
         self.is_too_large = False
+        self._logs: dict[str, Sequence[Partition]] = {}
         # The offsets to commit, of known partitions.
         self._columns: tuple[list[Any], ...] = tuple([] for _ in NO_OFFSETS.columns())
 
@@ -81,6 +91,18 @@ class Found(Generic[T, P]):
         """Yields topic and metadata of each offset to commit."""
         return zip(self._columns[0], self._columns[4], strict=True)
 
+    def is_stale(self, topics: Topics) -> bool:
+        """Returns whether a topic was deleted since its partitions were sorted.
+
+        An offset that is committed after the deletion would stay, and be that of a new
+        topic with the same name.
+        """
+        for name, logs in self._logs.items():
+            topic = topics.by_name.get(name)
+            if topic is None or topic.partitions is not logs:
+                return True
+        return False
+
     def sort(
         self,
         wanted: Sequence[P],
@@ -90,6 +112,8 @@ class Found(Generic[T, P]):
         unknown: list[P],
     ) -> None:
         """Adds each partition of one topic to one of the two lists."""
+        if partitions:
+            self._logs[name] = partitions
         rows: list[OffsetRow] = []
         for p in wanted:
             index = p.partition_index
@@ -156,7 +180,42 @@ class Found(Generic[T, P]):
                 rows += map(make, indexes, codes_of)
                 if pace.spend(len(some)):
                     yield
+            if pace.spend(1):
+                yield
         return answers
+
+
+def may_be_too_large(request: Request, count: int, *, has_texts: bool = True) -> bool:
+    """Returns whether this many offsets of maximum size would be too large.
+
+    Args:
+        request: the commit.
+        count: the number of offsets.
+        has_texts: whether they may have metadata.
+    """
+    longest = 0
+    if has_texts:
+        # Longer metadata is never written to the log.
+        longest = request.node.cluster.config["offset.metadata.max.bytes"]
+    group_id = request.message.group_id
+    most = LARGEST_FRAME + 4 * len(group_id) + MOST_NAME + 4 * longest
+    return count * most > largest_batch(request.node.cluster.topics)
+
+
+def is_too_large(
+    request: Request, found: Found[T, P], pace: Pace, *, has_expiry: bool
+) -> Generator[None, None, bool]:
+    """Returns whether the log refuses these offsets, which go into one batch."""
+    if not may_be_too_large(request, found.count):
+        return False
+    longest = request.node.cluster.config["offset.metadata.max.bytes"]
+    size = BatchSize(request.message.group_id, has_expiry=has_expiry)
+    for topic, metadata in found.texts():
+        if metadata is None or not is_too_long(metadata, longest):
+            size.add(topic, metadata or "")
+        if pace.spend(_SIZED_COST):
+            yield
+    return size.total > found.largest
 
 
 def _id_of(topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from kohort.broker.log.partition import Partition
 from kohort.broker.log.producers import Verification
 from kohort.broker.log.results import AppendResult
 from kohort.broker.log.validation import UnreadBatch
-from kohort.broker.long_work import Work
+from kohort.broker.long_work import Pace, Work, map_in_pieces
 from kohort.broker.request import Request
 from kohort.broker.topics.topic import Topic
 from kohort.protocol import records
@@ -36,6 +36,7 @@ from kohort.protocol.apis.leader_hints import NodeEndpoint
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.record_survey import SOME
 from kohort.protocol.records import BatchError
+from kohort.protocol.slotted import replace
 
 _ACKS = frozenset({-1, 0, 1})
 _ALL = -1
@@ -51,6 +52,13 @@ _PIECE = 1024 * 1024
 """
 _ROW = 4096
 """Bytes that cost as much as a row, in addition to its batch."""
+_ROW_COST = 3
+"""Cost of checking one row, as `Pace` counts."""
+_MOST_IN_TRANSACTION = 5000
+"""Partitions of a Produce with a transactional id: the coordinator is asked about all
+of them at once, in 30 ms."""
+_MOST_RECORD_ERRORS = 100_000
+"""Refused records that a response lists, in 10 MB; 100 bytes may have 10,000."""
 _RECORD = 1024
 """Bytes that cost as much as a record, in addition to its own."""
 
@@ -66,6 +74,7 @@ _UNANSWERED = PartitionProduceResponse()
 _SEVERAL_PRODUCERS = BatchError(
     ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of several producers", on_wire=True
 )
+_TOO_MANY = BatchError(ErrorCode.INVALID_REQUEST, "too many partitions", on_wire=True)
 _UNVERIFIED: Verified = {}
 
 _Rows = dict[tuple[str, bytes], dict[int, PartitionProduceResponse]]
@@ -88,18 +97,21 @@ def handle(request: Request) -> Work:
     batch are read.
     """
     message: ProduceRequest = request.message
-    error = _first_error(message)
+    pace = Pace()
+    error = yield from _first_error(message, pace)
     if error is not None:
-        yield from _answer(request, _all_refused(message, error), has_error=True)
+        rows = yield from _all_refused(message, error, pace)
+        yield from _answer(request, rows, pace, has_error=True)
         return
-    rows, batches = _sorted_out(request)
+    rows, batches = yield from _sorted_out(request, pace)
     if message.transactional_id is None:
         # As `_append_and_answer`, which would cost one more generator.
         yield from _append_all(request, rows, batches, _UNVERIFIED)
-        yield from _answer(request, rows, has_error=_has_error(rows))
-    elif _producers(batches) > 1:
-        refused = _all_refused(message, _SEVERAL_PRODUCERS)
-        yield from _answer(request, refused, has_error=True)
+        has_error = yield from _has_error(rows, pace)
+        yield from _answer(request, rows, pace, has_error=has_error)
+    elif (error := _why_no_transaction(batches)) is not None:
+        refused = yield from _all_refused(message, error, pace)
+        yield from _answer(request, refused, pace, has_error=True)
     else:
         ProduceVerification(
             request,
@@ -112,40 +124,49 @@ def _append_and_answer(
     request: Request, rows: _Rows, batches: _Batches, verified: Verified
 ) -> Work:
     yield from _append_all(request, rows, batches, verified)
-    yield from _answer(request, rows, has_error=_has_error(rows))
+    pace = Pace()
+    has_error = yield from _has_error(rows, pace)
+    yield from _answer(request, rows, pace, has_error=has_error)
 
 
-def _answer(request: Request, rows: _Rows, *, has_error: bool) -> Iterable[None]:
+def _answer(request: Request, rows: _Rows, pace: Pace, *, has_error: bool) -> Work:
     if request.message.acks == 0:
         if has_error:
             # Without acks the client expects no response; Kafka closes the connection
             # instead.
             request.peer.fail("a Produce without acks failed")
         request.reply_nothing()
-        return ()
-    responses = [
-        TopicProduceResponse(*topic, list(some.values()))
-        for topic, some in rows.items()
-        if some
-    ]
-    endpoints = _endpoints(request, responses) if has_error else ()
-    response = ProduceResponse(responses, 0, endpoints)
+        return
+    responses = yield from map_in_pieces(
+        lambda topic: TopicProduceResponse(*topic, list(rows[topic].values())),
+        (topic for topic, some in rows.items() if some),
+        pace,
+    )
+    endpoints: Sequence[NodeEndpoint] = ()
     if has_error:
+        endpoints = yield from _endpoints(request, rows, pace)
+    response = ProduceResponse(responses, 0, endpoints)
+    if has_error or not pace.is_short:
         # Refused records are listed one by one (KIP-467).
-        return request.reply_in_pieces(response)
-    request.reply(response)
-    return ()
+        yield from request.reply_in_pieces(response)
+    else:
+        request.reply(response)
 
 
-def _producers(batches: _Batches) -> int:
-    """The number of producers, or of their epochs, with a batch of a transaction."""
+def _why_no_transaction(batches: _Batches) -> BatchError | None:
+    """The reason for refusing batches of a transaction.
+
+    There are too many, or they have several producers, or several epochs of one.
+    """
+    if len(batches) > _MOST_IN_TRANSACTION:
+        return _TOO_MANY
     found = set()
     for data in batches.values():
         batch: Any = data.records
         if _is_of_transaction(batch):
             header = records.read_header(batch)
             found.add((header.producer_id, header.producer_epoch))
-    return len(found)
+    return _SEVERAL_PRODUCERS if len(found) > 1 else None
 
 
 def _is_of_transaction(batch: Any) -> bool:
@@ -172,8 +193,12 @@ def _of_transaction(request: Request, batches: _Batches) -> list[Batch]:
     return found
 
 
-def _first_error(message: ProduceRequest) -> BatchError | None:
+def _first_error(
+    message: ProduceRequest, pace: Pace
+) -> Generator[None, None, BatchError | None]:
     for topic in message.topic_data:
+        if pace.spend(_ROW_COST):
+            yield
         for data in topic.partition_data:
             batch: Any = data.records or b""
             error = records.check_first(batch)
@@ -181,22 +206,32 @@ def _first_error(message: ProduceRequest) -> BatchError | None:
                 return error
             if records.is_transactional(batch) and message.transactional_id is None:
                 return _NO_TRANSACTIONAL_ID
+            if pace.spend(_ROW_COST):
+                yield
     return None
 
 
-def _all_refused(message: ProduceRequest, error: BatchError) -> _Rows:
+def _all_refused(
+    message: ProduceRequest, error: BatchError, pace: Pace
+) -> Generator[None, None, _Rows]:
     rows: _Rows = {}
     text = error.reason if error.on_wire else None
     for topic in message.topic_data:
+        if pace.spend(_ROW_COST):
+            yield
         some = rows.setdefault((topic.name, topic.topic_id), {})
         for data in topic.partition_data:
             some[data.index] = PartitionProduceResponse(
                 data.index, error.error_code, -1, error_message=text
             )
+            if pace.spend(_ROW_COST):
+                yield
     return rows
 
 
-def _sorted_out(request: Request) -> tuple[_Rows, _Batches]:
+def _sorted_out(
+    request: Request, pace: Pace
+) -> Generator[None, None, tuple[_Rows, _Batches]]:
     """Responses for the refused partitions, and the batches of the others."""
     rows: _Rows = {}
     batches: _Batches = {}
@@ -205,7 +240,11 @@ def _sorted_out(request: Request) -> tuple[_Rows, _Batches]:
         key = topic_data.name, topic_data.topic_id
         topic, unknown = _topic(request, *key)
         some = rows.setdefault(key, {})
+        if pace.spend(_ROW_COST):
+            yield
         for data in topic_data.partition_data:
+            if pace.spend(_ROW_COST):
+                yield
             index = data.index
             if topic is None:
                 some[index] = _refused(index, unknown)
@@ -222,18 +261,20 @@ def _sorted_out(request: Request) -> tuple[_Rows, _Batches]:
     return rows, batches
 
 
-def _has_error(rows: _Rows) -> bool:
+def _has_error(rows: _Rows, pace: Pace) -> Generator[None, None, bool]:
     for some in rows.values():
         for row in some.values():
             if row.error_code:
                 return True
+            if pace.spend(1):
+                yield
     return False
 
 
 def _append_all(
     request: Request, rows: _Rows, batches: _Batches, verified: Verified
 ) -> Work:
-    work = 0
+    work = listed = 0
     are_several = len(batches) > 1
     for (name, topic_id, index), data in batches.items():
         if work > _PIECE:
@@ -246,6 +287,9 @@ def _append_all(
             row = _append(request, name, topic_id, data, row, found)
         if are_several:
             work += _cost(data.records)
+            listed += len(row.record_errors)
+            if listed > _MOST_RECORD_ERRORS:
+                row = replace(row, record_errors=())
         if rows[name, topic_id][index] is _UNANSWERED:
             rows[name, topic_id][index] = row
 
@@ -275,11 +319,14 @@ def _not_led(
 
 
 def _endpoints(
-    request: Request, topics: Sequence[TopicProduceResponse]
-) -> list[NodeEndpoint]:
-    leaders = [
-        p.current_leader.leader_id for t in topics for p in t.partition_responses
-    ]
+    request: Request, rows: _Rows, pace: Pace
+) -> Generator[None, None, list[NodeEndpoint]]:
+    leaders: dict[int, None] = {}
+    for some in rows.values():
+        for row in some.values():
+            leaders[row.current_leader.leader_id] = None
+            if pace.spend(1):
+                yield
     return leader_endpoints(request, leaders)
 
 

@@ -107,6 +107,9 @@ def _asked(
     count = 0
     for topic in message.topics:
         key: TopicKey = topic.topic_id if by_id else topic.topic
+        count += 1
+        if count % _ROWS == 0:
+            yield
         for p in topic.partitions:
             count += 1
             if count % _ROWS == 0:
@@ -137,6 +140,9 @@ def _update(
         if not sessions.change(session, key, wanted):
             return False
     for topic in request.message.forgotten_topics_data:
+        count += 1
+        if count % _ROWS == 0:
+            yield
         for index in topic.partitions:
             count += 1
             if count % _ROWS == 0:
@@ -407,11 +413,11 @@ class _Fetch:
                     continue
             size += result.size_in_bytes
             left = max(left - result.size_in_bytes, 0)
+            row = self._row(partition, wanted, result)
             if watch is not None:
                 yield from watch.sent(
                     cast("Fetcher", self._request.peer), partition, offset, result
                 )
-            row = self._row(partition, wanted, result)
             answer.add(wanted, row, result.size_in_bytes)
         yield from answer.add_absent()
         response = answer.response(self._request)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
 
 from kohort.broker.log.lookup import find_offset
+from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -12,7 +14,7 @@ from kohort.broker.log.results import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
-from kohort.broker.long_work import Pace, Work, count_values
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k02_list_offsets import (
     ListOffsetsPartition,
@@ -45,12 +47,14 @@ def handle(request: Request) -> Work:
     if message.isolation_level not in _ISOLATION_LEVELS:
         yield from _fail(request)
         return
-    places = ((t.name, p.partition_index) for t in message.topics for p in t.partitions)
     pace = Pace()
-    times = yield from count_values(places, pace)
+    times = yield from _times(message, pace)
     rows: dict[str, list[ListOffsetsPartitionResponse]] = {}
     count = 0
     for wanted in message.topics:
+        count += 1
+        if count % _PIECE == 0:
+            yield
         for p in wanted.partitions:
             count += 1
             if count % _PIECE == 0:
@@ -74,6 +78,21 @@ def handle(request: Request) -> Work:
         yield from request.reply_in_pieces(response)
 
 
+def _times(
+    message: ListOffsetsRequest, pace: Pace
+) -> Generator[None, None, Counter[tuple[str, int]]]:
+    """Counts how often each partition is named."""
+    times: Counter[tuple[str, int]] = Counter()
+    for wanted in message.topics:
+        for p in wanted.partitions:
+            times[wanted.name, p.partition_index] += 1
+            if pace.spend(1):
+                yield
+        if pace.spend(1):
+            yield
+    return times
+
+
 def _fail(request: Request) -> Work:
     """Fails, as Kafka does for unknown isolation levels."""
     error, pace, topics = ErrorCode.UNKNOWN_SERVER_ERROR, Pace(), []
@@ -92,20 +111,32 @@ def _fail(request: Request) -> Work:
 def _partition(
     request: Request, name: str, wanted: ListOffsetsPartition
 ) -> Generator[None, None, ListOffsetsPartitionResponse]:
-    topic = request.node.cluster.topics.by_name.get(name)
     index, since = wanted.partition_index, _SINCE.get(wanted.timestamp, 2**15)
     if wanted.timestamp < EARLIEST and request.version < since:
         return ListOffsetsPartitionResponse(index, ErrorCode.UNSUPPORTED_VERSION)
-    if topic is None:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ListOffsetsPartitionResponse(index, error)
-    node_id = request.node.id
-    error = topic.leader_error(node_id, index, wanted.current_leader_epoch)
-    if error:
-        return ListOffsetsPartitionResponse(index, error)
+    partition = _led(request, name, wanted)
+    if not isinstance(partition, Partition):
+        return ListOffsetsPartitionResponse(index, partition)
     committed = request.message.isolation_level == _READ_COMMITTED
-    partition = topic.partitions[index]
     found = yield from find_offset(partition, wanted.timestamp, committed=committed)
+    now = _led(request, name, wanted)
+    if now is not partition:
+        # The topic was deleted, or the leader changed, during the search.
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = unknown if isinstance(now, Partition) else now
+        return ListOffsetsPartitionResponse(index, error)
     return ListOffsetsPartitionResponse(
         index, found.error_code, found.timestamp_ms, found.offset, found.leader_epoch
     )
+
+
+def _led(
+    request: Request, name: str, wanted: ListOffsetsPartition
+) -> Partition | ErrorCode:
+    """The partition, or the reason why this node does not answer for it."""
+    topic = request.node.cluster.topics.by_name.get(name)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    index = wanted.partition_index
+    error = topic.leader_error(request.node.id, index, wanted.current_leader_epoch)
+    return error or topic.partitions[index]

@@ -16,16 +16,17 @@ from kohort.broker.coordinator.events import (
     OffsetRow,
     Offsets,
 )
-from kohort.broker.coordinator.offsets import is_too_long
-from kohort.broker.handlers.commits import ROW_COST, SLICE, Found, largest_batch
-from kohort.broker.log.partition import Partition
-from kohort.broker.long_work import Pace, Work
-from kohort.broker.request import Request
-from kohort.broker.shards.group_records import (
-    LARGEST_FRAME,
-    MOST_NAME,
-    BatchSize,
+from kohort.broker.handlers.commits import (
+    ROW_COST,
+    SLICE,
+    Found,
+    is_too_large,
+    largest_batch,
+    may_be_too_large,
 )
+from kohort.broker.log.partition import Partition
+from kohort.broker.long_work import Pace, Work, map_in_pieces
+from kohort.broker.request import Request
 from kohort.broker.topics.topic import Topic
 from kohort.broker.topics.topics import Topics
 from kohort.protocol.apis.k08_offset_commit import (
@@ -50,8 +51,6 @@ _FIELDS = (
     "committed_metadata",
 )
 
-_SIZED_COST = 1
-"""Cost of counting the bytes of one offset."""
 _PUBLISHED_COST = 1
 """Cost of an event about one unknown partition."""
 _MOST_PUBLISHED = 1000
@@ -106,7 +105,7 @@ def handle(request: Request) -> Work | None:
     message: OffsetCommitRequest = request.message
     topics = request.node.cluster.topics
     offsets = _all_known(topics, request.version, message.topics)
-    if offsets is None or _may_be_too_large(
+    if offsets is None or may_be_too_large(
         request, len(offsets), has_texts=any(offsets.metadata)
     ):
         return _in_pieces(request)
@@ -247,6 +246,28 @@ def _in_pieces(request: Request) -> Work:
     message: OffsetCommitRequest = request.message
     pace = Pace()
     topics = request.node.cluster.topics
+    found = yield from _sorted(request, pace)
+    if found.unknown:
+        yield from _publish_refusals(request, found, pace)
+    has_expiry = message.retention_time_ms != -1
+    if found.is_too_large or (
+        yield from is_too_large(request, found, pace, has_expiry=has_expiry)
+    ):
+        token = _Token(request, found, pace, is_refused=True)
+        request.node.submit_group_event(_commit(token, request, NO_OFFSETS))
+    elif found.is_stale(topics):
+        yield from _in_pieces(request)
+    elif found.count:
+        token = _Token(request, found, pace)
+        request.node.submit_group_event(_commit(token, request, found.offsets))
+    else:
+        yield from _reply(request, found, CommitResult(ErrorCode.NONE), pace)
+
+
+def _sorted(request: Request, pace: Pace) -> Generator[None, None, _Found]:
+    """Looks up all partitions."""
+    message: OffsetCommitRequest = request.message
+    topics = request.node.cluster.topics
     found = _Found(largest_batch(topics))
     for wanted in message.topics:
         name, partitions, error = _looked_up(topics, request.version, wanted)
@@ -264,19 +285,7 @@ def _in_pieces(request: Request) -> Work:
             found.known.append((wanted, known))
         if pace.spend(ROW_COST):
             yield
-    if found.unknown:
-        yield from _publish_refusals(request, found, pace)
-    if found.is_too_large or (
-        _may_be_too_large(request, found.count)
-        and (yield from _is_too_large(request, found, pace))
-    ):
-        token = _Token(request, found, pace, is_refused=True)
-        request.node.submit_group_event(_commit(token, request, NO_OFFSETS))
-    elif found.count:
-        token = _Token(request, found, pace)
-        request.node.submit_group_event(_commit(token, request, found.offsets))
-    else:
-        yield from _reply(request, found, CommitResult(ErrorCode.NONE), pace)
+    return found
 
 
 def _looked_up(
@@ -296,41 +305,6 @@ def _looked_up(
 
 
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-# -- too much for one batch
-
-
-def _may_be_too_large(request: Request, count: int, *, has_texts: bool = True) -> bool:
-    """Returns whether this many offsets of maximum size would be too large.
-
-    Args:
-        request: the commit.
-        count: the number of offsets.
-        has_texts: whether they may have metadata.
-    """
-    longest = 0
-    if has_texts:
-        # Longer metadata is never written to the log.
-        longest = request.node.cluster.config["offset.metadata.max.bytes"]
-    group_id = request.message.group_id
-    most = LARGEST_FRAME + 4 * len(group_id) + MOST_NAME + 4 * longest
-    return count * most > largest_batch(request.node.cluster.topics)
-
-
-def _is_too_large(
-    request: Request, found: _Found, pace: Pace
-) -> Generator[None, None, bool]:
-    """Returns whether the log refuses these offsets, which go into one batch."""
-    message: OffsetCommitRequest = request.message
-    longest = request.node.cluster.config["offset.metadata.max.bytes"]
-    size = BatchSize(message.group_id, has_expiry=message.retention_time_ms != -1)
-    for topic, metadata in found.texts():
-        if metadata is None or not is_too_long(metadata, longest):
-            size.add(topic, metadata or "")
-        if pace.spend(_SIZED_COST):
-            yield
-    return size.total > found.largest
 
 
 class _Token:
@@ -406,5 +380,7 @@ def _reply(request: Request, found: _Found, result: CommitResult, pace: Pace) ->
     """Answers; see `Found.answers`."""
     make = OffsetCommitResponsePartition
     answers = yield from found.answers(result, make, pace)
-    topics = [OffsetCommitResponseTopic(*each) for each in answers]
+    topics = yield from map_in_pieces(
+        lambda each: OffsetCommitResponseTopic(*each), answers, pace
+    )
     yield from request.reply_in_pieces(OffsetCommitResponse(0, topics), pace)

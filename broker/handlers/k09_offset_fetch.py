@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from kohort.broker.coordinator.effects import FetchedOffset
 from kohort.broker.coordinator.events import FetchOffsets
+from kohort.broker.handlers.repeated_rows import RepeatedRows
 from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
@@ -30,8 +31,8 @@ _TOPIC_COST = 5
 _ROW_COST = 1
 """Cost of looking up one offset, and again of answering it."""
 
-Wanted = Iterable[tuple[str, Sequence[int]]]
-"""Topics and their partitions."""
+Wanted = Iterable[tuple[str | None, Sequence[int]]]
+"""Topics and their partitions; None for a topic that is left out."""
 Found = tuple[int, Sequence[tuple[str, Sequence[FetchedOffset]]]]
 """The error code of a group, and the rows of its topics."""
 
@@ -50,13 +51,14 @@ def handle(request: Request) -> Work:
         return
     answers = []
     # Responses for groups without topics: requests often repeat one group.
-    whole: dict[str, OffsetFetchResponseGroup] = {}
+    whole: RepeatedRows[str, OffsetFetchResponseGroup] = RepeatedRows()
     for group in message.groups:
-        answer = whole.get(group.group_id) if group.topics is None else None
+        answer = whole.again(group.group_id) if group.topics is None else None
         if answer is None:
             answer = yield from _answer(request, group, pace)
             if group.topics is None:
-                whole[group.group_id] = answer
+                size = 1 + sum(len(topic.partitions) for topic in answer.topics)
+                whole.keep(group.group_id, answer, size)
         answers.append(answer)
         if pace.spend(_TOPIC_COST):
             yield
@@ -78,6 +80,10 @@ def _fetched(
     found = []
     is_asked = False
     for name, partitions in wanted:
+        if name is None:
+            if pace.spend(_ROW_COST):
+                yield
+            continue
         rows: list[FetchedOffset] = []
         for start in range(0, len(partitions), _SLICE):
             some = partitions[start : start + _SLICE]
@@ -105,10 +111,10 @@ def _fetched(
 def _reply_of_one(request: Request, found: Found, pace: Pace) -> Work:
     """Answers; in v1 only the partitions have room for the group's error."""
     error, topics = found
-    named: Iterable[tuple[str, Sequence[FetchedOffset]]] = topics
+    named: Iterable[tuple[str, Iterable[FetchedOffset]]] = topics
     if error and request.version < 2 and request.message.topics is not None:
         named = (
-            (t.name, [(i, -1, -1, "", error) for i in t.partition_indexes])
+            (t.name, _failed(t.partition_indexes, error))
             for t in request.message.topics
         )
     answers = []
@@ -149,8 +155,10 @@ def _answer(
         for t in wanted.topics or ():
             if t.topic_id not in known.by_id:
                 code = ErrorCode.UNKNOWN_TOPIC_ID
-                nothing = ((i, -1, -1, "", code) for i in t.partition_indexes)
+                nothing = _failed(t.partition_indexes, code)
                 topics.append((yield from _topic("", t.topic_id, nothing, pace)))
+            elif pace.spend(_ROW_COST):
+                yield
     return OffsetFetchResponseGroup(wanted.group_id, topics, error)
 
 
@@ -169,9 +177,12 @@ def _topic(
 
 def _known(
     wanted: Sequence[OffsetFetchRequestTopics], known: Topics
-) -> Iterator[tuple[str, Sequence[int]]]:
-    """The topics by name; those with unknown ids are left out."""
+) -> Iterator[tuple[str | None, Sequence[int]]]:
+    """The topics by name; None for those with unknown ids."""
     for t in wanted:
         topic = known.by_id.get(t.topic_id)
-        if topic is not None:
-            yield topic.name, t.partition_indexes
+        yield None if topic is None else topic.name, t.partition_indexes
+
+
+def _failed(partitions: Iterable[int], code: int) -> Iterator[FetchedOffset]:
+    return ((index, -1, -1, "", code) for index in partitions)

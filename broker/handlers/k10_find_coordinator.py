@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kohort.broker.handlers.repeated_rows import RepeatedRows
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
@@ -43,8 +44,13 @@ def handle(request: Request) -> Work:
             can_find = cluster.transactions.can_find()
     if request.version >= 4:
         pace, found_all = Pace(), []
+        known: RepeatedRows[str, Coordinator] = RepeatedRows()
         for key in keys:
-            found_all.append(_coordinator(request, key, can_find=can_find))
+            row = known.again(key)
+            if row is None:
+                row = _coordinator(request, key, can_find=can_find)
+                known.keep(key, row, 1)
+            found_all.append(row)
             if pace.spend(_KEY_COST + len(key) // _HASHED):
                 yield
         answer = FindCoordinatorResponse(coordinators=found_all)

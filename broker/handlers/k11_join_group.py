@@ -26,6 +26,10 @@ _LONGEST = 32_767 - len("-00000000-0000-0000-0000-000000000000")
 _LONG = _LONGEST // 4
 """Characters that fit into `_LONGEST` bytes in any case."""
 
+MOST_PROTOCOLS = 10_000
+"""Protocols of a member, for its assignors: clients have up to three. The coordinator
+takes them all at once, in 10 ms."""
+
 _latest: list[tuple[Sequence[JoinGroupRequestProtocol], Join | None]] = [((), None)]
 """The protocols of the latest join, and what it has in common with those that share
 this list: see `kohort.protocol.alike`."""
@@ -43,6 +47,9 @@ def handle(request: Request) -> None:
         respond(request, JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, ""))
         return
     protocols, client, node = message.protocols, request.client, request.node
+    if len(protocols) > MOST_PROTOCOLS:
+        respond(request, JoinResult(ErrorCode.INVALID_REQUEST, message.member_id))
+        return
     latest, like = _latest[0]
     if like is None or protocols is not latest:
         offer = tuple([(each.name, each.metadata) for each in protocols])

@@ -8,7 +8,7 @@ from functools import partial
 from kohort.broker.coordinator.effects import LeaveResult
 from kohort.broker.coordinator.events import Leave, LeavingMember
 from kohort.broker.handlers.result_slot import Results
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import Pace, Work, map_in_pieces
 from kohort.broker.request import Request
 from kohort.protocol.apis.k13_leave_group import (
     LeaveGroupRequest,
@@ -57,7 +57,8 @@ def _in_parts(request: Request) -> Work:
 def _reply(request: Request, results: list[LeaveResult]) -> Work:
     """Answers with the rows of all parts, or with the first error."""
     error = next((each.error_code for each in results if each.error_code), 0)
-    rows = [MemberResponse(*m) for each in results for m in each.members]
+    members = (m for each in results for m in each.members)
+    rows = yield from map_in_pieces(lambda m: MemberResponse(*m), members, Pace())
     answer = LeaveGroupResponse(0, error, () if error else rows)
     yield from request.reply_in_pieces(answer)
 

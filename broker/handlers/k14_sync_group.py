@@ -10,8 +10,12 @@ from kohort.broker.long_work import Work
 from kohort.broker.request import Request
 from kohort.broker.template import Template
 from kohort.protocol.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import Api
 
+MOST = 100_000
+"""Assignments of a request: more than a group has members. The coordinator takes them
+all at once, in 20 ms."""
 _SLICE = 500
 """Assignments that are read at once."""
 
@@ -35,6 +39,9 @@ def handle(request: Request) -> Work | None:
             protocol_required=request.version >= 5,
         ):
             _submit(request, ())
+        return None
+    if len(message.assignments) > MOST:
+        request.reply(SyncGroupResponse(0, ErrorCode.INVALID_REQUEST))
         return None
     if len(message.assignments) > _SLICE:
         return _in_parts(request)

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from kohort.broker.coordinator.effects import DescribeGroupResult
 from kohort.broker.coordinator.events import DescribeGroup
 from kohort.broker.handlers import acl_bits
+from kohort.broker.handlers.repeated_rows import RepeatedRows
 from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
@@ -28,15 +29,15 @@ def handle(request: Request) -> Work:
     """Asks the coordinator of each group, once if it is repeated."""
     message: DescribeGroupsRequest = request.message
     pace = Pace()
-    known: dict[str, DescribedGroup] = {}
+    known: RepeatedRows[str, DescribedGroup] = RepeatedRows()
     described = []
     for group_id in message.groups:
-        group = known.get(group_id)
+        group = known.again(group_id)
         if group is None:
             slot = ResultSlot()
             request.node.submit_group_event(DescribeGroup(slot, group_id))
             group = yield from _described(request, slot.result, pace)
-            known[group_id] = group
+            known.keep(group_id, group, 1 + len(group.members))
         described.append(group)
         if pace.spend(_GROUP_COST):
             yield

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 
 from kohort.broker.handlers.result_slot import Results
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import Pace, Work, map_in_pieces
 from kohort.broker.request import Request
 from kohort.broker.topics.topic import INTERNAL_TOPICS
 from kohort.broker.transactions.events import AddPartitions, AddPartitionsResult
@@ -82,9 +82,13 @@ def _submit(
                 codes.append(error or ErrorCode.OPERATION_NOT_ATTEMPTED)
             if pace.spend(_PARTITION_COST):
                 yield
+        if pace.spend(_PARTITION_COST):
+            yield
     token = results.token()
     if is_refused:
         token.answer(AddPartitionsResult(ErrorCode.NONE, codes))
+        if pace.spend(_PARTITION_COST):
+            yield
         return partitions
     event = AddPartitions(
         token,
@@ -123,6 +127,8 @@ def _reply(
         else:
             topics = yield from _rows(partitions, result, pace)
         rows.append(AddPartitionsToTxnResult(transaction.transactional_id, topics))
+        if pace.spend(_PARTITION_COST):
+            yield
     if request.version < _FIRST_BATCHED:
         answer = AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=rows[0].topic_results
@@ -150,6 +156,8 @@ def _equal_rows(
             if pace.spend(_PARTITION_COST):
                 yield
         topics.append(AddPartitionsToTxnTopicResult(topic.name, rows))
+        if pace.spend(_PARTITION_COST):
+            yield
     return topics
 
 
@@ -162,4 +170,8 @@ def _rows(partitions: _Partitions, result: AddPartitionsResult, pace: Pace) -> _
         topics.setdefault(name, []).append(row)
         if pace.spend(_PARTITION_COST):
             yield
-    return [AddPartitionsToTxnTopicResult(*each) for each in topics.items()]
+    return (
+        yield from map_in_pieces(
+            lambda each: AddPartitionsToTxnTopicResult(*each), topics.items(), pace
+        )
+    )

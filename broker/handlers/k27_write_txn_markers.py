@@ -6,7 +6,7 @@ kohort's own coordinator does not need it; operators and Kafka's tools
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,7 +17,6 @@ from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.broker.topics.topic import OFFSETS_TOPIC
 from kohort.protocol.apis.k27_write_txn_markers import (
-    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -26,6 +25,8 @@ from kohort.protocol.apis.k27_write_txn_markers import (
 )
 from kohort.protocol.errors import ErrorCode
 
+_ROW_COST = 1
+"""Cost of reading a row."""
 _MARKER_COST = 50
 """Cost of writing one marker, as `Pace` counts."""
 _NONE: Final = -1
@@ -47,33 +48,25 @@ def handle(request: Request) -> Work:
     pace, results = Pace(), Results(request)
     places: list[_Place] = []
     is_stopped = is_forgotten = False
-    for marker in message.markers:
-        end = EndMarker(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.transaction_result,
-            marker.coordinator_epoch,
-            marker.transaction_version,
-        )
+    known: set[tuple[int, str, int]] = set()
+    for number, end, topic, index in (yield from _asked(message, pace)):
+        if pace.spend(_MARKER_COST):
+            yield
+        if (number, topic, index) in known:
+            is_lost = topic != OFFSETS_TOPIC and not request.is_helpful
+            is_forgotten = is_forgotten or is_lost
+            continue
+        exists = _exists(cluster, topic, index)
+        if exists:
+            known.add((number, topic, index))
+        places.append((end.producer_id, topic, index))
+        answer = results.token().answer
         has_producer = _NONE not in (end.producer_id, end.producer_epoch)
-        known: set[tuple[str, int]] = set()
-        for topic, index in _partitions(marker):
-            if pace.spend(_MARKER_COST):
-                yield
-            if (topic, index) in known:
-                is_lost = topic != OFFSETS_TOPIC and not request.is_helpful
-                is_forgotten = is_forgotten or is_lost
-                continue
-            exists = _exists(cluster, topic, index)
-            if exists:
-                known.add((topic, index))
-            places.append((end.producer_id, topic, index))
-            answer = results.token().answer
-            if exists and not has_producer:
-                is_stopped = is_stopped or topic != OFFSETS_TOPIC
-                answer(ErrorCode.UNKNOWN_SERVER_ERROR)
-            elif not is_stopped:
-                write_marker(cluster, node_id, end, topic, index, answer)
+        if exists and not has_producer:
+            is_stopped = is_stopped or topic != OFFSETS_TOPIC
+            answer(ErrorCode.UNKNOWN_SERVER_ERROR)
+        elif not is_stopped:
+            write_marker(cluster, node_id, end, topic, index, answer)
     if is_stopped:
         error = ErrorCode.UNKNOWN_SERVER_ERROR
         yield from _reply(request, places, [error] * len(places))
@@ -83,10 +76,29 @@ def handle(request: Request) -> Work:
         results.then(partial(_reply, request, places))
 
 
-def _partitions(marker: WritableTxnMarker) -> Iterator[tuple[str, int]]:
-    for topic in marker.topics:
-        for index in topic.partition_indexes:
-            yield topic.name, index
+def _asked(
+    message: WriteTxnMarkersRequest, pace: Pace
+) -> Generator[None, None, list[tuple[int, EndMarker, str, int]]]:
+    """Each partition of the request: number of the marker, marker, topic, index."""
+    asked = []
+    for number, marker in enumerate(message.markers):
+        end = EndMarker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.transaction_result,
+            marker.coordinator_epoch,
+            marker.transaction_version,
+        )
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                asked.append((number, end, topic.name, index))
+                if pace.spend(_ROW_COST):
+                    yield
+            if pace.spend(_ROW_COST):
+                yield
+        if pace.spend(_ROW_COST):
+            yield
+    return asked
 
 
 def _exists(cluster: Cluster, name: str, index: int) -> bool:

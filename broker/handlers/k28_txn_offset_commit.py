@@ -13,9 +13,15 @@ from typing import Final
 
 from kohort.broker.coordinator.effects import CommitResult
 from kohort.broker.coordinator.events import NO_OFFSETS, CommitInTransaction, Offsets
-from kohort.broker.handlers.commits import ROW_COST, SLICE, Found, largest_batch
+from kohort.broker.handlers.commits import (
+    ROW_COST,
+    SLICE,
+    Found,
+    is_too_large,
+    largest_batch,
+)
 from kohort.broker.log.producers import Verification
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import Pace, Work, map_in_pieces
 from kohort.broker.request import Request
 from kohort.broker.topics.topic import OFFSETS_TOPIC
 from kohort.broker.transactions.events import AddPartitions, AddPartitionsResult
@@ -71,6 +77,10 @@ def handle(request: Request) -> Work:
             found.known.append((wanted, known))
         if pace.spend(ROW_COST):
             yield
+    if found.known and (
+        yield from is_too_large(request, found, pace, has_expiry=False)
+    ):
+        found.is_too_large = True
     commit = _Commit(request, found, pace)
     if not found.known:
         yield from commit.reply(CommitResult(ErrorCode.NONE))
@@ -138,6 +148,9 @@ class _Commit:
         may not commit gets its error first.
         """
         request, found = self.request, self._found
+        if found.is_stale(request.node.cluster.topics):
+            request.go_on(handle(request))
+            return
         offsets = NO_OFFSETS if found.is_too_large else found.offsets
         event = self._event(offsets)
         request.node.cluster.shards.commit_in_transaction(
@@ -188,7 +201,11 @@ class _Commit:
             result = CommitResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         make = TxnOffsetCommitResponsePartition
         answers = yield from self._found.answers(result, make, self._pace)
-        topics = [TxnOffsetCommitResponseTopic(name, rows) for name, _, rows in answers]
+        topics = yield from map_in_pieces(
+            lambda each: TxnOffsetCommitResponseTopic(each[0], each[2]),
+            answers,
+            self._pace,
+        )
         response = TxnOffsetCommitResponse(0, topics)
         yield from self.request.reply_in_pieces(response, self._pace)
 

@@ -21,6 +21,7 @@ from kohort.broker.config_keys import (
 from kohort.broker.config_values import TYPE_NUMBERS
 from kohort.broker.handlers import configs, loggers
 from kohort.broker.handlers.refusal import RefusedError
+from kohort.broker.handlers.repeated_rows import RepeatedRows
 from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
 from kohort.protocol.apis.k32_describe_configs import (
@@ -35,6 +36,8 @@ from kohort.protocol.errors import ErrorCode
 
 _RESOURCE_COST = 5
 """Cost of looking at a resource, as `Pace` counts."""
+_Key = tuple[int, str, frozenset[str]]
+"""Type and name of a resource, and the requested keys, if not all."""
 _KEY_COST = 5
 """Cost of describing a key, with its synonyms."""
 
@@ -52,19 +55,18 @@ def handle(request: Request) -> Work:
         why = f"there are no resources of type {kind}"
         error = RefusedError(ErrorCode.INVALID_REQUEST, why)
     results = []
-    # Results for all keys: a request often repeats one resource.
-    whole: dict[tuple[int, str], DescribeConfigsResult] = {}
+    # A request often repeats one resource.
+    known: RepeatedRows[_Key, DescribeConfigsResult] = RepeatedRows()
     for resource in message.resources:
-        key = resource.resource_type, resource.resource_name
-        if error is not None:
-            result = _refused(resource, error)
-        elif resource.configuration_keys:
-            wanted = yield from count_values(resource.configuration_keys, pace)
-            result = _result(request, resource, wanted)
-        elif key in whole:
-            result = whole[key]
-        else:
-            result = whole[key] = _result(request, resource, ())
+        wanted = yield from count_values(resource.configuration_keys or (), pace)
+        key = resource.resource_type, resource.resource_name, frozenset(wanted)
+        result = known.again(key)
+        if result is None:
+            if error is not None:
+                result = _refused(resource, error)
+            else:
+                result = _result(request, resource, wanted)
+            known.keep(key, result, 1 + len(result.configs))
         results.append(result)
         if pace.spend(_RESOURCE_COST + _KEY_COST * len(result.configs)):
             yield

@@ -33,18 +33,9 @@ def handle(request: Request) -> Work:
 
 
 def _topics(request: Request) -> Generator[None, None, list[DescribeLogDirsTopic]]:
-    message: DescribeLogDirsRequest = request.message
     by_name = request.node.cluster.topics.by_name
     pace = Pace()
-    asked: dict[str, set[int] | None] = {}
-    if message.topics is None:
-        asked = dict.fromkeys(by_name)
-    for wanted in message.topics or ():
-        indexes = asked.setdefault(wanted.topic, set())
-        assert indexes is not None
-        indexes.update(wanted.partitions)
-        if pace.spend(_ROW_COST + len(wanted.partitions)):
-            yield
+    asked = yield from _asked(request, pace)
     rows = []
     for name, indexes in asked.items():
         topic = by_name.get(name)
@@ -59,6 +50,26 @@ def _topics(request: Request) -> Generator[None, None, list[DescribeLogDirsTopic
         if partitions:
             rows.append(DescribeLogDirsTopic(name, partitions))
     return rows
+
+
+def _asked(
+    request: Request, pace: Pace
+) -> Generator[None, None, dict[str, set[int] | None]]:
+    """The requested partitions of each topic; None for all of them."""
+    message: DescribeLogDirsRequest = request.message
+    asked: dict[str, set[int] | None] = {}
+    if message.topics is None:
+        asked = dict.fromkeys(request.node.cluster.topics.by_name)
+    for wanted in message.topics or ():
+        indexes = asked.setdefault(wanted.topic, set())
+        assert indexes is not None
+        for index in wanted.partitions:
+            indexes.add(index)
+            if pace.spend(1):
+                yield
+        if pace.spend(_ROW_COST):
+            yield
+    return asked
 
 
 def _replicated(topic: Topic, indexes: set[int] | None, node_id: int) -> Iterator[int]:

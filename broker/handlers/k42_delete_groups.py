@@ -7,7 +7,7 @@ from functools import partial
 from kohort.broker.coordinator.effects import DeleteGroupResult
 from kohort.broker.coordinator.events import DeleteGroup
 from kohort.broker.handlers.result_slot import Results
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import Pace, Work, map_in_pieces
 from kohort.broker.request import Request
 from kohort.protocol.apis.k42_delete_groups import (
     DeletableGroupResult,
@@ -36,8 +36,9 @@ def handle(request: Request) -> Work:
 def _reply(
     request: Request, names: list[str], results: list[DeleteGroupResult]
 ) -> Work:
-    rows = [
-        DeletableGroupResult(name, result.error_code)
-        for name, result in zip(names, results, strict=True)
-    ]
+    rows = yield from map_in_pieces(
+        lambda row: DeletableGroupResult(row[0], row[1].error_code),
+        zip(names, results, strict=True),
+        Pace(),
+    )
     yield from request.reply_in_pieces(DeleteGroupsResponse(0, rows))

@@ -31,9 +31,9 @@ def _elect(request: Request) -> Work:
     message: ElectLeadersRequest = request.message
     cluster = request.node.cluster
     wanted, refused = message.topic_partitions, _refused(message)
-    asked: list[tuple[str, Iterable[int]]] = []
+    asked: Iterable[tuple[str, Iterable[int]]] = ()
     if wanted is not None:
-        asked = [(row.topic, row.partitions) for row in wanted]
+        asked = ((row.topic, row.partitions) for row in wanted)
     elif not refused:
         every = cluster.topics.by_name.items()
         asked = [(name, range(len(topic.partitions))) for name, topic in every]
@@ -53,6 +53,8 @@ def _elect(request: Request) -> Work:
             if pace.spend(_ELECTED_COST):
                 yield
         results.append(ReplicaElectionResult(name, rows))
+        if pace.spend(1):
+            yield
     cluster.leaders_changed(changed.values())
     code = refused[0] if refused else ErrorCode.NONE
     yield from request.reply_in_pieces(ElectLeadersResponse(0, code, results))
@@ -78,7 +80,7 @@ def _elected(
     """
     topic = cluster.topics.by_name.get(name)
     if topic is None or not 0 <= index < len(topic.partitions):
-        why = f"there is no partition {name}-{index}"
+        why = f"there is no partition {name[:260]}-{index}"
         raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
     leader, preferred = topic.leaders[index], topic.replicas[index][0]
     is_preferred = message.election_type == _PREFERRED

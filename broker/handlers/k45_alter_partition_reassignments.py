@@ -48,6 +48,8 @@ def _alter(request: Request) -> Work:
             if pace.spend(_ALTERED_COST + len(row.replicas or ())):
                 yield
         topics.append(ReassignableTopicResponse(wanted.name, rows))
+        if pace.spend(1):
+            yield
     cluster.leaders_changed(changed.values())
     response = AlterPartitionReassignmentsResponse(
         0,
@@ -68,7 +70,7 @@ def _altered(
     """Begins or cancels the reassignment of one partition; returns its topic."""
     topic, index = cluster.topics.by_name.get(name), row.partition_index
     if topic is None or not 0 <= index < len(topic.partitions):
-        why = f"there is no partition {name}-{index}"
+        why = f"there is no partition {name[:260]}-{index}"
         raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
     if row.replicas is None:
         if index not in topic.reassignments:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 from kohort.broker.coordinator.effects import DeleteOffsetsResult
 from kohort.broker.coordinator.events import DeleteOffsets
 from kohort.broker.handlers.result_slot import Results
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import Pace, Work, map_in_pieces
 from kohort.broker.request import Request
 from kohort.protocol.apis.k47_offset_delete import (
     OffsetDeleteRequest,
@@ -73,24 +74,32 @@ def _reply(
     request: Request, topics: list[_Asked], results: list[DeleteOffsetsResult]
 ) -> Work:
     error = next((each.error_code for each in results if each.error_code), 0)
-    answers = () if error else _answers(topics, results)
+    answers: Sequence[OffsetDeleteResponseTopic] = ()
+    if not error:
+        answers = yield from _answers(topics, results)
     yield from request.reply_in_pieces(OffsetDeleteResponse(error, 0, answers))
 
 
 def _answers(
     topics: list[_Asked], results: list[DeleteOffsetsResult]
-) -> list[OffsetDeleteResponseTopic]:
+) -> Generator[None, None, list[OffsetDeleteResponseTopic]]:
     """Returns the rows of all topics; those with unknown partitions first, merged."""
+    pace = Pace()
     answered = iter(results[1:])  # the first one was about the group alone
     rows: list[tuple[str, list[OffsetDeleteResponsePartition]]] = []
     unknown: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for topic in topics:
-        deleted = [
-            OffsetDeleteResponsePartition(*code)
+        codes = (
+            code
             for result in islice(answered, topic.events)
-            for _, codes in result.topics
-            for code in codes
-        ]
+            for _, some in result.topics
+            for code in some
+        )
+        deleted = yield from map_in_pieces(
+            lambda code: OffsetDeleteResponsePartition(*code), codes, pace
+        )
+        if pace.spend(1):
+            yield
         if deleted:
             rows.append((topic.name, deleted))
         if topic.missing or not topic.is_known:
@@ -99,7 +108,11 @@ def _answers(
         for name, deleted in rows:
             unknown.setdefault(name, []).extend(deleted)
         rows = [*unknown.items()]
-    return [OffsetDeleteResponseTopic(*row) for row in rows]
+    return (
+        yield from map_in_pieces(
+            lambda row: OffsetDeleteResponseTopic(*row), rows, pace
+        )
+    )
 
 
 def _unknown(index: int) -> OffsetDeleteResponsePartition:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Generator
 
 from kohort.broker.cluster.quotas import (
     CLIENT_ID,
@@ -52,17 +53,21 @@ def handle(request: Request) -> Work:
     changes: dict[Entity, _Changes] = {}
     for entry in message.entries:
         # If a type occurs twice, the last name counts.
-        names = {each.entity_type: each.entity_name for each in entry.entity}
+        names = {}
+        for each in entry.entity:
+            names[each.entity_type] = each.entity_name
+            if pace.spend(1):
+                yield
         entity = tuple(sorted(names.items(), key=_by_type))
         try:
             if entity in errors:
                 raise _invalid("the request has the entity twice")
-            changes[entity] = _changes(names, entry)
+            changes[entity] = yield from _changes(names, entry, pace)
             _check_room(request, entity, changes)
             errors[entity] = None
         except RefusedError as refusal:
             errors[entity] = refusal
-        if pace.spend(_ROW_COST * (1 + len(entry.ops))):
+        if pace.spend(_ROW_COST):
             yield
     if changes and not message.validate_only:
         try:
@@ -87,7 +92,9 @@ def _row(
     return AlterClientQuotasEntryResponse(refusal.code, refusal.why, names)
 
 
-def _changes(names: dict[str, str | None], entry: EntryData) -> _Changes:
+def _changes(
+    names: dict[str, str | None], entry: EntryData, pace: Pace
+) -> Generator[None, None, _Changes]:
     """The new values of an entity; None removes one.
 
     Raises:
@@ -101,6 +108,8 @@ def _changes(names: dict[str, str | None], entry: EntryData) -> _Changes:
         if not op.remove:
             _check_value(op, _KEYS[IP in names])
         changes[op.key] = None if op.remove else op.value
+        if pace.spend(_ROW_COST):
+            yield
     return changes
 
 

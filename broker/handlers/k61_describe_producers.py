@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
+from kohort.broker.handlers.repeated_rows import RepeatedRows
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.broker.topics.topic import why_no_topic_name
@@ -19,22 +22,35 @@ _ROW_COST = 3
 
 
 def handle(request: Request) -> Work:
-    """Describes the producers of each partition that this node replicates."""
+    """Describes the producers of each partition that this node replicates.
+
+    A partition is looked up once, however often it is named.
+    """
     message: DescribeProducersRequest = request.message
     pace = Pace()
     topics = []
+    known: RepeatedRows[tuple[str, int], PartitionResponse] = RepeatedRows()
     for wanted in message.topics:
         rows = []
         for index in wanted.partition_indexes:
-            row = _described(request, wanted.name, index)
+            key = wanted.name, index
+            row = known.again(key)
+            if row is None:
+                row = yield from _described(request, wanted.name, index, pace)
+                known.keep(key, row, 1 + len(row.active_producers))
             rows.append(row)
-            if pace.spend(_ROW_COST * (1 + len(row.active_producers))):
+            if pace.spend(_ROW_COST):
                 yield
         topics.append(TopicResponse(wanted.name, rows))
-    yield from request.reply_in_pieces(DescribeProducersResponse(0, topics), pace)
+        if pace.spend(_ROW_COST):
+            yield
+    # The rows of a repeated partition are not counted again.
+    yield from request.reply_in_pieces(DescribeProducersResponse(0, topics))
 
 
-def _described(request: Request, name: str, index: int) -> PartitionResponse:
+def _described(
+    request: Request, name: str, index: int, pace: Pace
+) -> Generator[None, None, PartitionResponse]:
     topic = request.node.cluster.topics.by_name.get(name)
     if topic is None:
         why = why_no_topic_name(name)
@@ -46,15 +62,19 @@ def _described(request: Request, name: str, index: int) -> PartitionResponse:
         return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if request.node.id not in topic.replicas[index]:
         return PartitionResponse(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    states = [
-        ProducerState(
-            producer_id,
-            state.epoch,
-            state.last_sequence,
-            state.timestamp_ms,
-            state.coordinator_epoch,
-            state.first_offset,
+    states = []
+    # A copy: producers may come and go meanwhile.
+    for producer_id, state in [*topic.partitions[index].producers.states.items()]:
+        states.append(
+            ProducerState(
+                producer_id,
+                state.epoch,
+                state.last_sequence,
+                state.timestamp_ms,
+                state.coordinator_epoch,
+                state.first_offset,
+            )
         )
-        for producer_id, state in topic.partitions[index].producers.states.items()
-    ]
+        if pace.spend(_ROW_COST):
+            yield
     return PartitionResponse(index, 0, None, states)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import re2
+from collections.abc import Generator, Sequence
 
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import Pace, Work, count_values
+from kohort.broker.patterns import STEPS_PER_COST, Pattern, PatternError
 from kohort.broker.request import Request
+from kohort.broker.shards.transaction_shard import TransactionShard
+from kohort.broker.transactions import state as transaction_state
 from kohort.broker.transactions.admin import Wanted, listed
 from kohort.protocol.apis.k66_list_transactions import (
     ListTransactionsRequest,
@@ -14,48 +17,54 @@ from kohort.protocol.apis.k66_list_transactions import (
 )
 from kohort.protocol.errors import ErrorCode
 
+_STATES = frozenset(state.value for state in transaction_state.TransactionState)
 _ROW_COST = 1
 """Cost of looking at an id, as `Pace` counts."""
 
 
-def _quiet() -> re2.Options:
-    """Options without log lines about invalid patterns."""
-    options = re2.Options()
-    options.log_errors = False
-    return options
-
-
 def handle(request: Request) -> Work:
-    """Lists the ids of all coordinators of the node. As in Kafka, none may be loading.
-
-    The pattern is one of RE2, as in Kafka: matching takes linear time.
-    """
-    message: ListTransactionsRequest = request.message
+    """Lists the ids of the node's coordinators. As in Kafka, none may be loading."""
     cluster = request.node.cluster
     shards = cluster.transactions.led_by(request.node.id)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if any(shard.error(request.node.id) == loading for shard in shards):
         request.reply(ListTransactionsResponse(0, loading))
         return
-    pattern = None
+    try:
+        answer = yield from _listed(request, shards)
+    except PatternError:
+        error = ErrorCode.INVALID_REGULAR_EXPRESSION
+        request.reply(ListTransactionsResponse(0, error))
+        return
+    yield from request.reply_in_pieces(answer)
+
+
+def _listed(
+    request: Request, shards: Sequence[TransactionShard]
+) -> Generator[None, None, ListTransactionsResponse]:
+    """The response.
+
+    Raises:
+        PatternError: the pattern is invalid, or would cost too much.
+    """
+    message: ListTransactionsRequest = request.message
+    cluster, pattern = request.node.cluster, None
     if message.transactional_id_pattern:
-        try:
-            pattern = re2.compile(message.transactional_id_pattern, _quiet())
-        except re2.error:
-            error = ErrorCode.INVALID_REGULAR_EXPRESSION
-            request.reply(ListTransactionsResponse(0, error))
-            return
+        pattern = Pattern(message.transactional_id_pattern)
+    pace, rows = Pace(), []
+    states = yield from count_values(message.state_filters, pace)
+    producer_ids = yield from count_values(message.producer_id_filters, pace)
     wanted = Wanted(
-        frozenset(message.state_filters),
-        frozenset(message.producer_id_filters),
+        states,
+        producer_ids,
         message.duration_filter,
         pattern,
     )
-    pace, rows = Pace(), []
     for shard in shards:
         # A copy: ids may come and go meanwhile.
         known = [*shard.transactions.values()]
-        for found in listed(known, wanted, cluster.now_ms()):
+        founds = listed(known, wanted, cluster.now_ms())
+        for each, found in zip(known, founds, strict=True):
             if found is not None:
                 rows.append(
                     TransactionState(
@@ -64,8 +73,15 @@ def handle(request: Request) -> Work:
                         found.state.value,
                     )
                 )
-            if pace.spend(_ROW_COST):
+            cost = _ROW_COST
+            if pattern is not None:
+                cost += pattern.steps(each.transactional_id) // STEPS_PER_COST
+            if pace.spend(cost):
                 yield
-    unknown = wanted.unknown_states()
-    answer = ListTransactionsResponse(0, ErrorCode.NONE, unknown, rows)
-    yield from request.reply_in_pieces(answer)
+    unknown = []
+    for name in states:
+        if name not in _STATES:
+            unknown.append(name)
+        if pace.spend(_ROW_COST):
+            yield
+    return ListTransactionsResponse(0, ErrorCode.NONE, unknown, rows)

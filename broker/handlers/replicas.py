@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.handlers.refusal import RefusedError
@@ -17,7 +17,7 @@ its metadata log. It keeps one request from using all memory."""
 
 
 def check_replicas(
-    broker_ids: Sequence[int], nodes: Container[int], replication_factor: int
+    broker_ids: Sequence[int], nodes: Collection[int], replication_factor: int
 ) -> None:
     """Checks the replicas of one partition.
 
@@ -31,6 +31,9 @@ def check_replicas(
     """
     if not broker_ids:
         raise _refused("a partition is assigned to no broker")
+    if len(broker_ids) > len(nodes):
+        # There may be a million.
+        raise _refused(f"{len(broker_ids)} replicas on {len(nodes)} broker(s)")
     if len(set(broker_ids)) < len(broker_ids):
         raise _refused(f"a broker occurs twice in {list(broker_ids)}")
     for broker_id in broker_ids:

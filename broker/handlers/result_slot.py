@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
-from kohort.broker.long_work import Work
+from kohort.broker.long_work import Pace, Work, map_in_pieces
 from kohort.broker.request import Request
+
+_RESULT = attrgetter("result")
 
 
 class ResultSlot:
@@ -68,8 +71,11 @@ class Results:
 
     def _try(self) -> None:
         if self._go_on is not None and not self._missing:
-            results = [slot.result for slot in self._slots]
-            self._request.go_on(self._go_on(results))
+            self._request.go_on(self._finished(self._go_on))
+
+    def _finished(self, go_on: Callable[[list[Any]], Work]) -> Work:
+        results = yield from map_in_pieces(_RESULT, self._slots, Pace())
+        yield from go_on(results)
 
 
 class _Slot:

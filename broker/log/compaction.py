@@ -14,7 +14,7 @@ A cleaning reads the log twice, as Kafka's does. The first pass reads the dirty 
 which starts where the last cleaning ended, for the newest offset of each key. The
 second pass reads the whole log to drop older records. In both, batches with the keys of
 an earlier one take less time (`repeated_keys`). Both run in slices; in between, the log
-may grow, be read, lose its start and be closed.
+may grow, be read, lose its start, get another configuration and be closed.
 """
 
 from __future__ import annotations
@@ -156,8 +156,9 @@ def clean(
     """Compacts a partition, if it is dirty enough: a slice of work per step.
 
     Between two steps the partition may be used freely. New batches stay; if the start
-    of the log moves, or the partition is closed, the cleaning ends without a change. To
-    end it early, close the iterator. Only one cleaning may run per partition.
+    of the log moves, the partition is closed, or its ``cleanup.policy`` is not
+    ``compact`` any more, the cleaning ends without a change. To end it early, close the
+    iterator. Only one cleaning may run per partition.
 
     A step takes a few milliseconds even for long batches: they are decompressed, read
     and written in pieces, too.
@@ -226,8 +227,17 @@ class _Cleaning:
         self._of.store.first_dirty_offset = self._indexed
 
     def _is_stale(self) -> bool:
-        """Returns whether the log was closed or lost its start during the cleaning."""
-        return self._of.is_closed or self._of.log_start_offset != self._start
+        """Returns whether the log has changed so that the cleaning must end.
+
+        It was closed, has lost its start, or, as in Kafka, is not to be compacted any
+        more.
+        """
+        partition = self._of
+        return (
+            partition.is_closed
+            or partition.log_start_offset != self._start
+            or "compact" not in partition.config.cleanup_policy
+        )
 
     def _index(self) -> Generator[None, None, None]:
         """Finds the newest offset of each key, until there are too many keys."""

@@ -60,17 +60,18 @@ def _by_records(
     partition: Partition, timestamp: int, end: int
 ) -> Generator[None, None, FoundOffset]:
     batches: Iterable[bytes]
-    if timestamp == MAX_TIMESTAMP:
-        # Kafka does not check the start of the log here.
-        start = 0
-        timestamp, batches = partition.store.latest()
+    # Kafka does not check the start of the log for the largest timestamp.
+    checks_start = timestamp != MAX_TIMESTAMP
+    if checks_start:
+        batches = partition.store.since(timestamp, partition.log_start_offset)
     else:
-        start = partition.log_start_offset
-        batches = partition.store.since(timestamp, start)
+        timestamp, batches = partition.store.latest()
     for batch in batches:
         epoch = records.read_header(batch).partition_leader_epoch
         try:
             for heads in records.read_heads(batch):
+                # Records may have been deleted during the pause.
+                start = partition.log_start_offset if checks_start else 0
                 for offset, time, _ in heads:
                     if time < timestamp or offset < start:
                         continue
@@ -78,8 +79,8 @@ def _by_records(
                         return _NOT_FOUND
                     return FoundOffset(ErrorCode.NONE, time, offset, epoch)
                 yield
+                if partition.is_closed:
+                    return _CLOSED
         except WireError:
             return FoundOffset(ErrorCode.CORRUPT_MESSAGE, -1, -1, -1)
-        if partition.is_closed:
-            return _CLOSED
     return _NOT_FOUND

@@ -212,11 +212,15 @@ class BatchStore:
 
     def since(self, timestamp: int, offset: int) -> Iterator[bytes]:
         """See `Store.since`."""
-        first = bisect_left(self._last_offsets, offset)
-        timestamps = self._timestamps
-        for index in range(first, len(timestamps)):
-            if timestamps[index] >= timestamp:
+        timestamps, offsets = self._timestamps, self._last_offsets
+        index = bisect_left(offsets, offset)
+        while index < len(timestamps):
+            if timestamps[index] < timestamp:
+                index += 1
+            else:
+                last_offset = offsets[index]
                 yield self.batch(index)
+                index = self._index_behind(index, last_offset)
 
     def ends_at(self, time_ms: int) -> tuple[int, int] | None:
         """See `Store.ends_at`."""
@@ -289,10 +293,14 @@ class BatchStore:
             if last_offset >= end and PLACE.unpack_from(batch)[0] >= end:
                 return
             yield batch
-            index += 1
-            if index > len(offsets) or offsets[index - 1] != last_offset:
-                # Batches were dropped meanwhile.
-                index = bisect_left(offsets, last_offset + 1)
+            index = self._index_behind(index, last_offset)
+
+    def _index_behind(self, index: int, last_offset: int) -> int:
+        """The index of the next batch; others may have been dropped meanwhile."""
+        offsets = self._last_offsets
+        if index < len(offsets) and offsets[index] == last_offset:
+            return index + 1
+        return bisect_left(offsets, last_offset + 1)
 
     def size_before(self, offset: int) -> int:
         """See `Store.size_before`."""

@@ -496,7 +496,11 @@ class Partition:
         minimum_one: bool,
         committed: bool = False,
     ) -> Generator[None, None, ReadResult]:
-        """Like `read`; other work may run between two pieces."""
+        """Like `read`; other work may run between two pieces.
+
+        As in Kafka, records that are deleted meanwhile are OFFSET_OUT_OF_RANGE: without
+        them the batches would have a gap that no consumer notices.
+        """
         store, limit = self.store, max_bytes
         while True:
             nothing = self._why_nothing(offset, max_bytes, committed=committed)
@@ -509,6 +513,8 @@ class Partition:
                 buffers, size = yield from store.read_in_pieces(
                     offset, limit, minimum_one=minimum_one
                 )
+                if offset < self.log_start_offset:
+                    return _OUT_OF_RANGE
                 if committed and store.replacements != replacements:
                     # Batches are smaller now: some behind the last stable offset may
                     # have got in.

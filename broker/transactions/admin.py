@@ -9,7 +9,7 @@ from kohort.broker.transactions.events import (
     DescribeTransaction,
     DescribeTransactionResult,
 )
-from kohort.broker.transactions.state import PREPARED, TransactionState
+from kohort.broker.transactions.state import PREPARED
 from kohort.broker.transactions.transaction import Transaction
 from kohort.broker.transactions.turn import Turn
 from kohort.protocol.errors import ErrorCode
@@ -46,8 +46,8 @@ def describe(
 class Pattern(Protocol):
     """A regular expression."""
 
-    def fullmatch(self, text: str, /) -> object:
-        """Returns a match of the whole text; None if it does not match."""
+    def matches(self, text: str) -> bool:
+        """Returns whether the whole text matches."""
 
 
 @slotted
@@ -59,11 +59,6 @@ class Wanted:
     duration_ms: int
     """The least age of a transaction, exclusive; negative for any."""
     pattern: Pattern | None
-
-    def unknown_states(self) -> list[str]:
-        """The names that are no states."""
-        known = {state.value for state in TransactionState}
-        return [name for name in self.states if name not in known]
 
 
 def listed(
@@ -80,6 +75,6 @@ def listed(
             if (wanted.producer_ids and metadata.producer_id not in wanted.producer_ids)
             or (wanted.states and metadata.state.value not in wanted.states)
             or 0 <= wanted.duration_ms >= now_ms - metadata.start_ms
-            or (wanted.pattern and not wanted.pattern.fullmatch(each.transactional_id))
+            or (wanted.pattern and not wanted.pattern.matches(each.transactional_id))
             else each
         )

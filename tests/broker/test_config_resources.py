@@ -110,6 +110,20 @@ def test_a_limited_number_of_resources_has_configuration(
         configs.put(GROUP, "a", {"k": "1" * resource_configs.LONGEST})
 
 
+async def test_patterns_of_java() -> None:
+    """Checked as far as it costs little: flags and scripts are left out."""
+    async with served() as client:
+        for pattern, code in (
+            (r"(?iu)[一-龥]+\u4e00[\u0041-Z](?<n>a)\k<n>b++", 0),
+            (r"a(?i)b", 0),
+            ("[z-a]", ErrorCode.INVALID_CONFIG),
+            ("(?i", ErrorCode.INVALID_CONFIG),
+            ("[z-a]" * 200, 0),
+        ):
+            value = f"client_id={pattern}"
+            assert await change(client, METRICS, "m", "match", value) == code
+
+
 async def test_a_broker_keeps_a_limited_number_of_unknown_keys() -> None:
     """Unknown keys are limited; Kafka keeps all of them."""
     async with served() as client:

@@ -22,6 +22,7 @@ from tests.wire.client import connected, connected_to
 from tests.wire.requests import commit_offsets, fetch, join_group, metadata
 
 from kohort.broker import connection as connections
+from kohort.broker import request as requests
 from kohort.broker import telemetry
 from kohort.broker.api_counts import ApiCounters
 from kohort.broker.cluster.cluster import Cluster
@@ -34,7 +35,7 @@ from kohort.broker.connection import (
     Connection,
 )
 from kohort.broker.events.bus import Events
-from kohort.broker.flow_control import READ_AHEAD
+from kohort.broker.flow_control import READ_AHEAD, Unread
 from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids
 from kohort.broker.request import JOIN_BELOW, ResponseFormat, join_small
@@ -428,7 +429,30 @@ def test_an_answer_in_pieces_is_the_same_frame() -> None:
     )
     form = ResponseFormat(BY_NAME["OffsetCommit"], 8)
     expected = form.frame(7, response)
-    parts, yields = finished(form.frame_in_pieces(7, response))
+    parts, yields = finished(form.frame_in_pieces(7, response, Unread()))
     assert b"".join(parts) == b"".join(expected)
     assert len(parts) < len(expected) / 100
     assert yields > 10
+
+
+def test_an_answer_that_is_encoded_counts_as_unread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A long one is refused while others take all of the memory, a short one is not."""
+    rows = [OffsetCommitResponsePartition(n, 0) for n in range(10_000)]
+    response = OffsetCommitResponse(
+        0, [OffsetCommitResponseTopic("t", partitions=rows)]
+    )
+    form, unread = ResponseFormat(BY_NAME["OffsetCommit"], 8), Unread()
+    work = form.frame_in_pieces(7, response, unread)
+    next(work)
+    next(work)
+    assert 0 < unread.size < form.size_of(response)
+    finished(work)
+    assert unread.size == 0
+    unread.size = requests.LONGEST_ANSWER
+    finished(form.frame_in_pieces(7, response, unread))
+    monkeypatch.setattr(requests, "SHORT_ANSWER", form.size_of(response) // 2)
+    with pytest.raises(requests.AnswerSizeError):
+        finished(form.frame_in_pieces(7, response, unread))
+    assert unread.size == requests.LONGEST_ANSWER

@@ -10,6 +10,7 @@ from importlib import import_module
 
 import pytest
 from tests.broker.test_cluster import NO_DELAY, offsets, stable
+from tests.broker.topics import delete_topic
 from tests.wire.client import WireClient, connected
 from tests.wire.requests import (
     TOPIC,
@@ -76,7 +77,11 @@ class CountedRequest(Request):
 
 
 class Asked:
-    """A connection that counts its responses and their pieces."""
+    """A connection that counts its responses and their pieces.
+
+    Attributes:
+        during: called after the third piece.
+    """
 
     software_name = "test"
     software_version = "1"
@@ -85,6 +90,7 @@ class Asked:
     def __init__(self, broker: Broker) -> None:
         self._node = broker.cluster.node(1)
         self.sizes: list[int] = []
+        self.during: Callable[[], object] = int
 
     def send(self, _: Request, parts: list[Buffer]) -> None:
         """Takes a response."""
@@ -113,7 +119,11 @@ class Asked:
         sender = Client("", "")
         request = CountedRequest(form, respond, 1, sender, message, self._node, self)
         work: Work | None = module.handle(request)
-        count = 1 + sum(1 for _ in work or ())
+        count = 1
+        for _ in work or ():
+            count += 1
+            if count == 3:
+                self.during()
         for shard in self._node.cluster.shards:
             assert shard.driver is not None
             shard.driver.flush()
@@ -306,6 +316,17 @@ async def test_a_long_commit_of_unknown_partitions(broker: Broker) -> None:
     assert {row.error_code for row in found["nope"]} == {UNKNOWN}
     taken = {row.partition_index for row in found["t"] if not row.error_code}
     assert taken == set(range(PARTITIONS))
+
+
+async def test_a_topic_that_goes_during_a_long_commit(broker: Broker) -> None:
+    """Its offsets are not committed: a new topic of that name must not have them."""
+    asked = Asked(broker)
+    asked.during = lambda: delete_topic(broker, "t")
+    asked.pieces("OffsetCommit", 8, commit(5000))
+    broker.cluster.create_topic("t", PARTITIONS)
+    async with connected(broker) as client:
+        answer = await client.call("OffsetFetch", 8, fetch_offsets("g"))
+    assert answer.groups[0].topics == []
 
 
 async def test_a_group_that_is_repeated_is_looked_up_once(broker: Broker) -> None:

@@ -190,6 +190,24 @@ async def test_a_topic_that_goes_while_its_batch_is_read() -> None:
         assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_a_topic_that_goes_while_it_is_searched() -> None:
+    """A search by time is answered for the topic that has the name in the end."""
+    async with (
+        Broker() as broker,
+        connections(broker, 2) as (client, other),
+    ):
+        log = broker.cluster.create_topic("t", 1).partitions[0]
+        some = [Record(0, NOW_MS, b"k")] * 200_000 + [Record(0, NOW_MS + 1, b"k")]
+        log.append(build_batch(some, codec=4), now_ms=NOW_MS)
+        wanted = list_offsets("t", 0, timestamp=NOW_MS + 1)
+        await client.send("ListOffsets", 1, wanted)
+        await other.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
+        delete_topic(broker, "t")
+        broker.cluster.create_topic("t", 1)
+        (row,) = (await client.response("ListOffsets", 1)).topics[0].partitions
+        assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 async def test_a_repeated_partition_in_list_offsets() -> None:
     """Kafka refuses it once, and answers the others."""
     async with Broker() as broker, connected(broker) as client:

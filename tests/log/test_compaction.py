@@ -245,6 +245,18 @@ def test_a_closed_partition_is_left_alone() -> None:
     assert scene.first_dirty_offset == 0
 
 
+def test_a_policy_that_changes_meanwhile() -> None:
+    """As in Kafka, a topic that is not compacted any more loses no record."""
+    scene = Scene()
+    for value in (b"1", b"2", b"3"):
+        scene.send((b"a", value))
+    cleaning = compaction.clean(scene.partition, NOW, records_per_step=1)
+    next(cleaning)
+    scene.partition.config = LogConfig(cleanup_policy="delete")
+    assert list(cleaning) == []
+    assert scene.offsets() == [0, 1, 2]
+
+
 def test_a_cleaning_may_be_given_up() -> None:
     """Closing the iterator leaves the log unchanged, and another one may begin."""
     scene = Scene()

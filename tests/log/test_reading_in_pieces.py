@@ -99,15 +99,22 @@ def test_a_time_is_searched_in_pieces() -> None:
     assert pieces_of(find_offset(scene.partition, MAX_TIMESTAMP)) >= 19_000 // HEADS
 
 
+def _searched(*parts: range) -> Scene:
+    """A batch for each range of times; all claim to have the time 9,999."""
+    scene = Scene()
+    for times in parts:
+        some = [Record(0, NOW + time, b"k", b"v") for time in times]
+        made = bytearray(build_batch(some))
+        struct.pack_into(">q", made, 35, NOW + 9_999)
+        struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
+        scene.partition.append_own(bytes(made), now_ms=NOW)
+    return scene
+
+
 def test_a_log_that_is_closed_during_a_search() -> None:
     """The search ends with NOT_LEADER_OR_FOLLOWER."""
-    scene = Scene()
-    made = bytearray(build_batch([Record(0, NOW, b"k", b"v")] * 2_000))
-    struct.pack_into(">q", made, 35, NOW + 900)
-    struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
-    scene.partition.append_own(bytes(made), now_ms=NOW)
-    scene.partition.append_own(bytes(made), now_ms=NOW)
-    search = find_offset(scene.partition, NOW + 900)
+    scene = _searched(range(2_000))
+    search = find_offset(scene.partition, NOW + 1_999)
     next(search)
     scene.partition.close()
     assert finish(search).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -135,19 +142,45 @@ def test_pieces_add_up_to_one_read(
     assert turns > 20
 
 
-def test_a_log_that_changes_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read returns consecutive whole batches."""
+@pytest.mark.parametrize("first", [0, 4, 13, 20, 30])
+def test_records_that_are_deleted_while_they_are_read(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OFFSET_OUT_OF_RANGE at any pause; a read behind them has all of its batches."""
     for module in (memory, segments):
         monkeypatch.setattr(module, "PIECE", 200)
-    scene = Scene(segment_bytes=400)
-    for _ in range(20):
-        scene.send(0, 1)
-    work = scene.partition.read_in_pieces(0, EVERYTHING, minimum_one=True)
-    next(work)
-    scene.partition.delete_records(20)
-    found = finish(work)
-    offsets = [
-        header.base_offset
-        for header, _ in records.read_headers(b"".join(found.buffers))
-    ]
-    assert offsets[-10:] == list(range(20, 40, 2))
+    pauses = 0
+    while True:
+        scene = Scene(segment_bytes=400)
+        for _ in range(20):
+            scene.send(0, 1)
+        whole = scene.bytes_from(first)
+        work = scene.partition.read_in_pieces(first, EVERYTHING, minimum_one=True)
+        pauses += 1
+        if sum(1 for _ in zip(range(pauses), work, strict=False)) < pauses:
+            break
+        scene.partition.delete_records(20)
+        found = finish(work)
+        if first < 20:
+            assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            assert b"".join(found.buffers) == whole
+    assert pauses > 1
+
+
+def test_batches_that_are_deleted_during_a_search() -> None:
+    """The search goes on with the next one that is left, and skips none."""
+    scene = _searched(range(1_000), range(1_000), *[range(1_000, 2_000)] * 2)
+    search = find_offset(scene.partition, NOW + 1_000)
+    next(search)
+    scene.partition.delete_records(2_000)
+    assert finish(search).offset == 2_000
+
+
+def test_records_that_are_deleted_during_a_search() -> None:
+    """They are not found, although their batch is still there."""
+    scene = _searched(range(3_000))
+    search = find_offset(scene.partition, NOW + 2_000)
+    next(search)
+    scene.partition.delete_records(2_500)
+    assert finish(search).offset == 2_500
