@@ -57,6 +57,8 @@ AT_ONCE = {
     "Fetch forgotten_topics_data",
     "Fetch forgotten_topics_data.partitions",
     # Refused, whatever is in it.
+    "CreateDelegationToken",
+    "DescribeDelegationToken",
     "ConsumerGroupHeartbeat",
     "ShareGroupHeartbeat",
     "StreamsGroupHeartbeat",
@@ -142,7 +144,7 @@ class Peer:
 
     software_name = software_version = "test"
     client = Client("", "", 1)
-    is_heard, reads = True, 0
+    is_heard, reads, listener = True, 0, 0
 
     def send(self, _: Request, parts: list[Buffer]) -> None:
         """Takes a response."""
