@@ -305,8 +305,12 @@ class Producer(Client, Generic[K, V]):
         Raises:
             CommitFailedError: the group has rebalanced without the consumer.
             RequestTimedOutError: a later commit tries it again.
+            TypeError: the group is its id only, as other clients take it.
             KohortError: as from `commit_transaction`.
         """
+        if isinstance(group, str):
+            text = "send_offsets_to_transaction needs consumer.group_metadata()"
+            raise TypeError(f"{text}, not the group id {group!r}")
         rows = {TopicPartition(*p): committable(p, o) for p, o in offsets.items()}
         await self._transactional().commit_offsets(rows, group, timeout_ms)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.client.cancelling import cancel_at_every_await
@@ -38,6 +39,19 @@ async def transact(broker: Coordinator) -> None:
     async with sender(broker) as to, asyncio.timeout(PATIENCE), to.transaction():
         await to.send_and_wait("t", b"x", partition=0)
         await to.send_offsets_to_transaction(OFFSETS, GROUP)
+
+
+async def test_a_group_id_is_not_enough() -> None:
+    """As aiokafka takes it: the generation would not be checked (KIP-447)."""
+    group: Any = "g"
+    async with (
+        Coordinator() as broker,
+        asyncio.timeout(PATIENCE),
+        sender(broker) as to,
+        to.transaction(),
+    ):
+        with pytest.raises(TypeError, match="not the group id 'g'"):
+            await to.send_offsets_to_transaction(OFFSETS, group)
 
 
 @pytest.mark.parametrize("version", [1, 2])
