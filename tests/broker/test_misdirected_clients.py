@@ -13,6 +13,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.commands import PATIENCE_S
+from tests.events.checks import check
 from tests.wire.client import connected, served
 
 from kohort.broker.server import Broker
@@ -117,6 +118,9 @@ async def test_kohort_why_explains_a_group_of_a_newer_protocol() -> None:
         for _ in range(2):
             await client.call("ConsumerGroupHeartbeat", 1, heartbeat)
         found = Group(broker, "g").history()
+        (event,) = broker.events.recent("g")
+    check(event)
+    assert (event["kind"], event["cause"]) == ("member_refused", "unsupported")
     assert [each.code for each in found.findings] == ["unsupported-protocol"]
     assert "group.protocol=classic" in found.text()
     (evidence,) = found.findings[0].evidence
