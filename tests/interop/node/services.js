@@ -46,13 +46,13 @@ class Service {
 
   async commit (commit) {
     const offsets = [...this.pending]
+    this.pending.clear() // if it fails, the records come again
     try {
       await commit(offsets)
     } catch (error) {
       note(`commit failed: ${named(error)}`)
       throw error
     }
-    this.pending.clear()
     say({ event: 'committed', offsets })
   }
 
