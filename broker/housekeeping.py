@@ -14,11 +14,11 @@ from kohort.broker import telemetry
 from kohort.broker.clock import Timer
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.connection import HALF_CLOSED_SECONDS, Connection
+from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 
 if TYPE_CHECKING:
     from kohort.broker.log import compaction
-    from kohort.broker.log.partition import Partition
 
 IDLE_CHECK_MS = 60_000
 """Longest interval between two checks for idle connections."""
@@ -64,8 +64,10 @@ class Housekeeper:
     def start(self) -> None:
         """Arms the rounds."""
         config = self._cluster.config
-        self._expire_all("log.retention.check.interval.ms", "expire")
-        self._expire_all("producer.id.expiration.check.interval.ms", "expire_producers")
+        self._expire_all("log.retention.check.interval.ms", Partition.expire)
+        self._expire_all(
+            "producer.id.expiration.check.interval.ms", Partition.expire_producers
+        )
         checkpoint_ms = config["log.flush.offset.checkpoint.interval.ms"]
         self._every_real(self._checkpoint, checkpoint_ms)
         self._every(self._flush, FLUSH_CHECK_MS)
@@ -132,12 +134,14 @@ class Housekeeper:
                 if looked_at % PARTITIONS_AT_ONCE == 0:
                     yield None
 
-    def _expire_all(self, interval_key: str, method: str) -> None:
-        """Calls a method of each partition, in slices, and again after each interval.
+    def _expire_all(
+        self, interval_key: str, expire: Callable[[Partition, int], object]
+    ) -> None:
+        """Calls a function of each partition, in slices, and again after each interval.
 
         Args:
             interval_key: the configuration key of the interval, in ms.
-            method: of `Partition`; takes the time, in ms since the epoch.
+            expire: takes a partition, and the time in ms since the epoch.
         """
         interval_ms = self._cluster.config[interval_key]
 
@@ -146,7 +150,7 @@ class Housekeeper:
                 if partition is None:
                     yield
                 else:
-                    getattr(partition, method)(self._cluster.now_ms())
+                    expire(partition, self._cluster.now_ms())
 
         work = all_of_them()
 

@@ -45,28 +45,22 @@ _ANSWERS: Final[dict[str, Any]] = {
 }
 
 
-def handle(request: Request) -> Work | None:
+def handle(request: Request) -> Work:
     """Refuses the request; for ACLs, each row of it."""
-    message = request.message
+    message, response = request.message, _ANSWERS.get(request.api.name)
     if request.api.name == "CreateAcls":
         created = [AclCreationResult(_DISABLED, _WHY)] * len(message.creations)
-        return _in_pieces(request, CreateAclsResponse(0, created))
-    if request.api.name == "DeleteAcls":
+        response = CreateAclsResponse(0, created)
+    elif request.api.name == "DeleteAcls":
         deleted = [DeleteAclsFilterResult(_DISABLED, _WHY)] * len(message.filters)
-        return _in_pieces(request, DeleteAclsResponse(0, deleted))
-    if request.api.name == "CreateDelegationToken":
+        response = DeleteAclsResponse(0, deleted)
+    elif request.api.name == "CreateDelegationToken":
         kind, name = _ANONYMOUS
         if message.owner_principal_name:
             kind = message.owner_principal_type or ""
             name = message.owner_principal_name
         times = _NEVER, _NEVER, _NEVER
-        request.reply(
-            CreateDelegationTokenResponse(_REFUSED, kind, name, *_ANONYMOUS, *times)
+        response = CreateDelegationTokenResponse(
+            _REFUSED, kind, name, *_ANONYMOUS, *times
         )
-    else:
-        request.reply(_ANSWERS[request.api.name])
-    return None
-
-
-def _in_pieces(request: Request, response: object) -> Work:
     yield from request.reply_in_pieces(response)
