@@ -30,7 +30,7 @@ NOT_OF_GROUPS = {
     "member_disconnected",
 }
 NOT_OF_COORDINATORS = {("member_refused", "unsupported")}
-"""Of requests that no coordinator takes: `tests/broker/test_misdirected_clients`."""
+"""A handler publishes it: `tests/broker/test_misdirected_clients` plays it."""
 
 
 @pytest.mark.parametrize(("kind", "cause"), list(PLAYS))

@@ -187,7 +187,7 @@ class PartitionDelivery:
         passage.position = passage.sent = offset
 
     def _forget(self, passage: Passage, offset: int) -> None:
-        """What the reader has received from an offset on it has not handled."""
+        """The reader has not handled what it has received from an offset on."""
         for first, end, seen in self.seen.within(offset, passage.position):
             if seen == (passage.member_id, False):
                 self.seen.remove(first, end)
