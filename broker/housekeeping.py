@@ -14,11 +14,11 @@ from kohort.broker import telemetry
 from kohort.broker.clock import Timer
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.connection import HALF_CLOSED_SECONDS, Connection
-from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 
 if TYPE_CHECKING:
     from kohort.broker.log import compaction
+    from kohort.broker.log.partition import Partition
 
 IDLE_CHECK_MS = 60_000
 """Longest interval between two checks for idle connections."""
@@ -64,9 +64,14 @@ class Housekeeper:
     def start(self) -> None:
         """Arms the rounds."""
         config = self._cluster.config
-        self._expire_all("log.retention.check.interval.ms", Partition.expire)
+        # Not as functions of their class, which the first topic loads.
         self._expire_all(
-            "producer.id.expiration.check.interval.ms", Partition.expire_producers
+            "log.retention.check.interval.ms",
+            lambda partition, now_ms: partition.expire(now_ms),
+        )
+        self._expire_all(
+            "producer.id.expiration.check.interval.ms",
+            lambda partition, now_ms: partition.expire_producers(now_ms),
         )
         checkpoint_ms = config["log.flush.offset.checkpoint.interval.ms"]
         self._every_real(self._checkpoint, checkpoint_ms)
