@@ -20,6 +20,7 @@ from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import Written
 from kohort.broker.coordinator.events import (
     Client,
+    CommitOffsets,
     Expired,
     Heartbeat,
     Join,
@@ -127,8 +128,7 @@ class Group:
             client = (member_id, None, _CLIENT, 30_000, 30_000)
             token = _Nobody()
             join = Join(token, "g", *client, "consumer", offers, None, False, True)
-            if not self._driver.wait_to_join(token, member_id, _CLIENT, join):
-                self._driver.submit(join)
+            self._driver.submit(join)
 
     def rebalance(self) -> None:
         """All members join and sync; the leader assigns all partitions."""
@@ -144,12 +144,8 @@ class Group:
             made = dealt if member_id == self.ids[0] else []
             names = ("consumer", "range", True)
             generation_id = self.coordinator.groups["g"].generation_id
-            who, (kind, name, required) = (generation_id, member_id, None), names
-            token = _Nobody()
-            if made or not self.coordinator.wait_to_sync(
-                token, "g", *who, kind, name, protocol_required=required
-            ):
-                self._driver.submit(Sync(token, "g", *who, *names, made))
+            who = (generation_id, member_id, None)
+            self._driver.submit(Sync(_Nobody(), "g", *who, *names, made))
         assert self.coordinator.groups["g"].state == "Stable"
 
     def heartbeat(self) -> None:
@@ -166,7 +162,8 @@ class Group:
             rows = [("orders", p, 5, -1, "", 5) for p in range(PARTITIONS)]
             offsets = Offsets.of(rows)
             member = (generation_id, member_id, None, _CLIENT)
-            assert self._driver.commit("g", *member, offsets)
+            event = CommitOffsets(_Nobody(), "g", *member, False, offsets)
+            self._driver.submit(event)
 
 
 def cost_us(act: Callable[[], None], members: int) -> float:

@@ -37,7 +37,6 @@ from kohort.broker.dispatch import (
     ROUTES,
     BodyError,
     Route,
-    RouteInPieces,
     UnknownApiError,
     checked,
     versions_refusal,
@@ -123,6 +122,7 @@ class Connection(asyncio.Protocol):
         "_is_at_eof",
         "_is_handling",
         "_join_below",
+        "_last",
         "_out",
         "_out_size",
         "_repeatable",
@@ -173,8 +173,7 @@ class Connection(asyncio.Protocol):
         self._failure: str | None = None
         # The latest request's client id, as bytes, and its sender.
         self._client = b"", Client("", "")
-        # The latest request, if the same one may be answered at once; see
-        # `_answer_again`.
+        # The latest request, if the next one may be the same; see `_handle_again`.
         self._repeatable: tuple[int, bytes, int, Any, Any] = _NOT_REPEATABLE
 
     @property
@@ -340,9 +339,11 @@ class Connection(asyncio.Protocol):
             return
         self._current = None
         if self._is_handling:
+            if len(parts) == 1:
+                self._out_size += len(parts[0])
+            else:
+                self._out_size += sum(map(len, parts))
             self._out += parts
-            for part in parts:
-                self._out_size += len(part)
             if self._out_size >= WRITE_BUFFER:
                 # Pipelined fetches: let the transport apply its limit.
                 self._flush()
@@ -427,7 +428,7 @@ class Connection(asyncio.Protocol):
         self._is_handling = True
         before = monotonic()
         try:
-            if end - start != self._repeatable[0] or not self._answer_again(
+            if end - start != self._repeatable[0] or not self._handle_again(
                 buffer, start, end, before
             ):
                 self._handle(buffer, start, end, before, ROUTES)
@@ -462,7 +463,7 @@ class Connection(asyncio.Protocol):
                 frame = buffer, start, end = frames.popleft()
                 size = end - start
                 left -= size + FRAME_COST
-                if size == self._repeatable[0] and self._answer_again(
+                if size == self._repeatable[0] and self._handle_again(
                     buffer, start, end, before
                 ):
                     continue
@@ -495,42 +496,26 @@ class Connection(asyncio.Protocol):
         elif self._is_at_eof:
             self._transport.close()
 
-    def _answer_again(self, buffer: Received, start: int, end: int, now: float) -> bool:
-        """Answers a request like the latest one, as heartbeats are.
+    def _handle_again(self, buffer: Received, start: int, end: int, now: float) -> bool:
+        """Handles a request like the latest one, as heartbeats are.
 
-        Only the correlation id differs, so it is not decoded again. There is no
-        `Request`: it is answered at once, or by `_handle`.
+        Only the correlation id differs, so it is not decoded again, and the same
+        request and event are used again.
         """
-        _, name_and_body, key_and_version, route, message = self._repeatable
+        _, name_and_body, key_and_version, request, event = self._repeatable
         found, correlation_id = _KEY_AND_ID(buffer, start)
-        if found != key_and_version or buffer[start + 8 : end] != name_and_body:
+        if (
+            found != key_and_version
+            or buffer[start + 8 : end] != name_and_body
+            or self.node.cluster.quotas.is_used
+        ):
             return False
-        return self._answer_at_once(route, correlation_id, message, now)
-
-    def _answer_at_once(
-        self,
-        route: Route | RouteInPieces,
-        correlation_id: int,
-        message: Any,
-        now: float,
-    ) -> bool:
-        """Answers a request without a `Request`, if that is possible."""
-        node, form = self.node, route.format
-        if route.answer_at_once is None or node.cluster.quotas.is_used:
-            return False
+        self._current = request
+        request.begin_again(correlation_id, now)
         try:
-            body = route.answer_at_once(node, self._client[1], form.version, message)
+            self.node.submit_group_event(event)
         except Exception as error:  # noqa: BLE001 - the connection ends by it
-            self._request_failed(form.api, form.version, error)
-            return True
-        if body is None:
-            return False
-        if node.counters is not None:
-            counted = body if route.repeats else None
-            node.counters.answered(form.api, form.version, now, counted)
-        answer = form.framed(correlation_id, body)
-        self._out.append(answer)
-        self._out_size += len(answer)
+            self._request_failed(request.api, request.version, error)
         return True
 
     def _handle(
@@ -567,14 +552,6 @@ class Connection(asyncio.Protocol):
         message, position = route.decode(buffer, position, end)
         if position > end:
             raise WireError(f"{position - end} bytes too short")
-        if route.repeats:
-            body = bytes(buffer[start + 8 : end])
-            known = size, body, key_and_version, route, message
-            self._repeatable = known if size <= LONGEST_REPEATABLE else _NOT_REPEATABLE
-        if route.answer_at_once is not None and self._answer_at_once(
-            route, correlation_id, message, now
-        ):
-            return
         self._current = request = Request(
             route.format,
             route.respond,
@@ -586,6 +563,11 @@ class Connection(asyncio.Protocol):
             now,
             size,
         )
+        if route.event is not None:
+            self._repeatable = _NOT_REPEATABLE
+            if size <= LONGEST_REPEATABLE:
+                body, event = bytes(buffer[start + 8 : end]), route.event(request)
+                self._repeatable = size, body, key_and_version, request, event
         try:
             work = route.handle(request)
             if work is not None and next(work, DONE) is not DONE:

@@ -10,8 +10,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kohort.broker.cluster.cluster import Node
-from kohort.broker.coordinator.events import Client
+from kohort.broker.coordinator.events import GroupEvent
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request, ResponseFormat
 from kohort.protocol import registry
@@ -90,23 +89,20 @@ class Route:
         handle: the handler; takes the `Request`. Returns work that continues in later
             turns of the event loop, or None.
         respond: for group APIs, converts a coordinator's result to the response.
-        answer_at_once: takes the node, the sender, the version and the message;
-            returns the body of the response, or None if `handle` has to handle the
-            request. None for APIs without this short way.
-        repeats: whether a request that equals the one before is answered in this way
-            without being decoded. If not, responses of this way have no error.
+        event: makes the event of a request that clients repeat; a request that equals
+            the one before is not decoded, and its event is submitted again. None for
+            other APIs.
         format: the encoding of responses.
         in_pieces: the route of requests that may take long to decode.
     """
 
     __slots__ = (
-        "answer_at_once",
         "decode",
+        "event",
         "flexible",
         "format",
         "handle",
         "in_pieces",
-        "repeats",
         "respond",
     )
 
@@ -118,10 +114,9 @@ class Route:
         self.respond: Callable[[Request, Any], None] = (
             module.respond if api.key in WITH_RESPOND else Request.reply
         )
-        self.answer_at_once: Callable[[Node, Client, int, Any], bytes | None] | None = (
-            getattr(module, "answer_at_once", None)
+        self.event: Callable[[Request], GroupEvent] | None = getattr(
+            module, "event", None
         )
-        self.repeats: bool = getattr(module, "REPEATS", False)
         template = getattr(module, "template", None)
         self.format = ResponseFormat(api, version, template)
         self.in_pieces = RouteInPieces(self, api.request(version))
@@ -134,8 +129,7 @@ class RouteInPieces:
     """
 
     __slots__ = ("_codec", "_route", "flexible", "format", "respond")
-    answer_at_once = None
-    repeats = False
+    event = None
 
     def __init__(self, route: Route, codec: Codec) -> None:
         self._route = route

@@ -278,6 +278,11 @@ class Request:
         self.size = size
         self.throttle_ms = 0
 
+    def begin_again(self, correlation_id: int, now: float) -> None:
+        """Begins again: the client has sent the same request once more."""
+        self._correlation_id = correlation_id
+        self.started = now
+
     @property
     def api(self) -> Api:
         """The API of the request."""
@@ -365,7 +370,11 @@ class Request:
         form = self._format
         if form.api.key == _JOIN_GROUP:
             response = self._numbered(response)
-        self.peer.send(self, form.frame(self._correlation_id, response))
+        if type(response) is bytes:
+            parts: list[Buffer] = [form.framed(self._correlation_id, response)]
+        else:
+            parts = form.frame(self._correlation_id, response)
+        self.peer.send(self, parts)
 
     def reply_encoded(self, body: bytes) -> None:
         """Sends an encoded body that has no error code; few others are equal to it."""

@@ -585,10 +585,6 @@ class Node:
         submit_group_event: hands an event to the coordinator of its group; refuses it
             if the coordinator is on another node.
         submit_transaction_event: the same for the coordinator of a transactional id.
-        hear: handles a heartbeat that is answered at once; see `Coordinator.hear`.
-        wait_to_join: handles a join that only waits; see `Coordinator.wait_to_join`.
-        wait_to_sync: handles a sync that only waits; see `Coordinator.wait_to_sync`.
-        commit: handles a commit that is answered at once; see `GroupDriver.commit`.
         commit_refused: publishes that offsets were refused before they reached a
             coordinator.
         note_sync: notes the connection of a member's SyncGroup.
@@ -608,10 +604,6 @@ class Node:
         self.is_open = False
         self.submit_group_event = partial(cluster.shards.submit, node_id)
         self.submit_transaction_event = partial(cluster.transactions.submit, node_id)
-        self.hear = partial(cluster.shards.hear, node_id)
-        self.wait_to_join = partial(cluster.shards.wait_to_join, node_id)
-        self.wait_to_sync = partial(cluster.shards.wait_to_sync, node_id)
-        self.commit = partial(cluster.shards.commit, node_id)
         self.commit_refused = partial(cluster.shards.commit_refused, node_id)
         self.note_sync = cluster.shards.disconnections.synced
         self.connection_closed = cluster.shards.connection_closed

@@ -33,9 +33,8 @@ static member is replaced (`static`), or when a loaded group has too many member
 
 Each event has one `Turn`, which collects its effects: appends and timers, then notices
 for listeners (`notices`), then replies. The most frequent events do without:
-heartbeats, commits, and joins and syncs that only wait (`join.only_wait`,
-`sync.only_wait`). For these the coordinator has methods of their own, without events:
-`hear`, `prepare_commit`, `wait_to_join`, `wait_to_sync`.
+heartbeats, commits, and joins and syncs that only wait. The driver tries `hear`,
+`prepare_commit`, `wait_to_join` and `wait_to_sync` before `handle`.
 
 `state` has the table of states.
 """
@@ -74,14 +73,11 @@ from kohort.broker.coordinator.effects import (
     Reply,
     Result,
     SyncResult,
-    Who,
-    make,
     reverted,
 )
 from kohort.broker.coordinator.events import (
     Appended,
     AppendFailed,
-    Client,
     CommitInTransaction,
     CommitOffsets,
     Credited,
@@ -100,7 +96,6 @@ from kohort.broker.coordinator.events import (
     LimitGroup,
     ListGroups,
     Mute,
-    Offsets,
     ReleaseGroup,
     Sync,
     TopicsDeleted,
@@ -113,7 +108,6 @@ from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.pending import OpenTransactions
 from kohort.broker.coordinator.settings import GroupSettings
-from kohort.broker.coordinator.state import COMPLETING_REBALANCE, EMPTY
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.errors import ErrorCode
 
@@ -196,7 +190,7 @@ class Coordinator:
             TransactionEnded: self._transaction_ended,
             Kick: self._in_turn(powers.kick),
             Expire: self._in_turn(powers.expire),
-            Mute: self._mute,
+            Mute: self._in_turn(powers.mute),
             Unmute: self._in_turn(powers.unmute),
             TriggerRebalance: self._in_turn(powers.trigger),
             HoldGroup: self._in_turn(powers.hold),
@@ -206,8 +200,8 @@ class Coordinator:
             AppendFailed: self._append_failed,
         }
         self._makes_heartbeat_notices = heartbeats
-        self._hear = self._noticed_heartbeat if heartbeats else self._heartbeat
-        self._handlers[Heartbeat] = self._hear
+        if heartbeats:
+            self._handlers[Heartbeat] = self._noticed_heartbeat
 
     def start(self, now: float) -> list[Effect]:
         """Arms the timer that always runs: the check for expired offsets."""
@@ -254,7 +248,6 @@ class Coordinator:
         turn = self._turn(now)
         self.transactions = loading.transactions
         loading.finish(turn, self.groups)
-        self._watch_muted()
         return turn.end()
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -299,149 +292,52 @@ class Coordinator:
         return handle
 
     # -- the hot path
+    #
+    # These do the same as `handle`, at half the cost, if an event has no effect but
+    # its reply and a notice. They return None if nothing was done.
 
-    def hear(
-        self,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        group_instance_id: str | None,
-        now: float,
-    ) -> HeartbeatResult | None:
-        """Handles a heartbeat that has no effect but its reply, as nearly all.
-
-        Returns:
-            The result; None if nothing was done, and `handle` has to handle it.
-        """
-        group = self.groups.get(group_id)
-        if group is None or generation_id != group.generation_id:
-            return None
-        member = group.members.get(member_id)
-        if (
-            member is None
-            or member.is_muted
-            or (
-                group_instance_id is not None
-                and group_instance_id != member.group_instance_id
-            )
-            or self.appends.waiting
-            or self._makes_heartbeat_notices
-        ):
-            return None
-        deadline = now + member.session_timeout
-        if deadline < member.armed:
-            return None
-        member.deadline = deadline
-        if group.waits:
-            notices.note_told(group, member_id, now)
-        return group.heartbeat_result
-
-    def wait_to_join(
-        self, token: object, member_id: str, client: Client, like: Join, now: float
-    ) -> list[Notice] | None:
-        """Handles a join that only waits, as most of a rebalance: see `join.only_wait`.
-
-        Returns:
-            The notices; None if nothing was done, and `handle` has to handle it.
-        """
-        group = self.groups.get(like.group_id)
-        return join.only_wait(
-            self.settings,
-            self.lasting,
-            group,
-            token,
-            member_id,
-            client,
-            like,
-            now,
-            listening=self.listening,
-        )
-
-    def wait_to_sync(
-        self,
-        token: object,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        group_instance_id: str | None,
-        protocol_type: str | None,
-        protocol_name: str | None,
-        *,
-        protocol_required: bool,
-    ) -> bool:
-        """Handles a sync that only waits, as most of a rebalance: see `sync.only_wait`.
-
-        Returns:
-            False if nothing was done, and `handle` has to handle it.
-        """
-        group = self.groups.get(group_id)
-        return sync.only_wait(
-            group,
-            token,
-            generation_id,
-            member_id,
-            group_instance_id,
-            protocol_type,
-            protocol_name,
-            protocol_required=protocol_required,
-        )
-
-    def prepare_commit(
-        self,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        group_instance_id: str | None,
-        wanted: Offsets,
-        now: float,
-    ) -> Group | None:
-        """Checks a commit that only stores offsets, as nearly all: see `offsets`.
-
-        Returns:
-            The group: the caller writes the records, and calls `finish_commit`. None if
-            nothing was done, and `handle` has to handle it.
-        """
-        group = self.groups.get(group_id)
+    def hear(self, event: Heartbeat, now: float) -> HeartbeatResult | None:
+        """Handles a heartbeat that only keeps its member alive, as nearly all."""
+        group = self.groups.get(event.group_id)
         if (
             group is None
             or self.appends.waiting
-            or group.pending
-            or group.expire_ms
-            or not wanted.partitions
-            or (
-                any(wanted.metadata)
-                and offsets.without_too_long(self.settings, wanted)[0] is not wanted
-            )
+            or self._makes_heartbeat_notices
+            or self._heartbeat_error(group, event)
+            or not group.members[event.member_id].stay_alive(now)
         ):
             return None
-        member = group.members.get(member_id)
-        if member is None:
-            is_simple = generation_id < 0 and group.state is EMPTY
-            return group if is_simple else None
-        if (
-            generation_id != group.generation_id
-            or group.state is COMPLETING_REBALANCE
-            or (
-                group_instance_id is not None
-                and group_instance_id != member.group_instance_id
-            )
-        ):
+        if group.waits:
+            notices.note_told(group, event.member_id, now)
+        return group.heartbeat_result
+
+    def wait_to_join(self, event: Join, now: float) -> list[Notice] | None:
+        """Handles a join that only waits, and returns notices: see `join.only_wait`."""
+        group = self.groups.get(event.group_id)
+        return join.only_wait(
+            self.settings, self.lasting, group, event, now, listening=self.listening
+        )
+
+    def wait_to_sync(self, event: Sync, _: float) -> bool | None:
+        """Handles a sync that only waits: see `sync.only_wait`."""
+        return sync.only_wait(self.groups.get(event.group_id), event)
+
+    def prepare_commit(self, event: CommitOffsets, now: float) -> Group | None:
+        """Checks a commit that only stores offsets, as nearly all: see `offsets`.
+
+        Returns:
+            The group: the caller writes the records, and calls `finish_commit`.
+        """
+        group = self.groups.get(event.group_id)
+        if self.appends.waiting or not offsets.only_stores(group, event, self.settings):
             return None
-        if not member.is_muted:
-            deadline = now + member.session_timeout
-            if deadline < member.armed:
-                return None
-            member.deadline = deadline
+        member = group.members.get(event.member_id)
+        if member is not None and not member.is_muted and not member.stay_alive(now):
+            return None
         return group
 
     def finish_commit(
-        self,
-        group: Group,
-        member_id: str,
-        group_instance_id: str | None,
-        client: Client,
-        wanted: Offsets,
-        commit_ms: int,
+        self, group: Group, event: CommitOffsets, commit_ms: int
     ) -> Notice | None:
         """Stores the offsets of `prepare_commit`: the log has their records.
 
@@ -449,6 +345,7 @@ class Coordinator:
             The notice for listeners.
         """
         self.appends.unwritten.clear()
+        wanted = event.offsets
         group.committed.put(
             offsets.keys_of(wanted),
             wanted.offsets,
@@ -458,63 +355,26 @@ class Coordinator:
         )
         if not self.listening:
             return None
-        member = group.members.get(member_id)
-        if member is not None:
-            who = member.identity
-        else:
-            who = make(Who, (member_id or None, group_instance_id, client))
+        who = notices.sender(group, event)
         return notices.offsets_committed(group, who, wanted)
+
+    # -- heartbeats and commits
 
     def _heartbeat(self, event: Heartbeat, now: float) -> list[Effect]:
         group = self.groups.get(event.group_id)
-        if group is not None and event.generation_id == group.generation_id:
-            member = group.members.get(event.member_id)
-            if member is not None and (
-                event.group_instance_id is None
-                or event.group_instance_id == member.group_instance_id
-            ):
-                deadline = member.deadline = now + member.session_timeout
-                if group.waits:
-                    notices.note_told(group, event.member_id, now)
-                reply = Reply(event.token, group.heartbeat_result)
-                effects: list[Effect] = []
-                if deadline < member.armed:
-                    member.armed = deadline
-                    effects.append(Arm(member.session_key, deadline))
-                self.appends.after(reply, effects)
-                return effects
         error = self._heartbeat_error(group, event)
-        reply = Reply(event.token, HEARTBEAT_RESULTS[error])
-        if error == ErrorCode.FENCED_INSTANCE_ID and self.listening:
-            assert group is not None
-            return [notices.member_fenced(group, event), reply]
-        return [reply]
-
-    def _heartbeat_of_muted(self, event: Heartbeat, now: float) -> list[Effect]:
-        """Handles a heartbeat while members are muted: theirs change nothing.
-
-        A separate handler, so that heartbeats cost no more while no member is muted.
-        """
-        if not self.lasting.muted:
-            self._handlers[Heartbeat] = self._hear
-        group = self.groups.get(event.group_id)
-        member = None if group is None else group.members.get(event.member_id)
-        if member is None or not member.is_muted:
-            return self._hear(event, now)
-        deadline = member.deadline
-        effects = self._hear(event, now)
-        member.deadline = deadline
+        if error or group is None:
+            reply = Reply(event.token, HEARTBEAT_RESULTS[error])
+            if error == ErrorCode.FENCED_INSTANCE_ID and self.listening:
+                assert group is not None
+                return [notices.member_fenced(group, event), reply]
+            return [reply]
+        effects: list[Effect] = []
+        group.members[event.member_id].keep_alive(now, effects)
+        if group.waits:
+            notices.note_told(group, event.member_id, now)
+        self.appends.after(Reply(event.token, group.heartbeat_result), effects)
         return effects
-
-    def _watch_muted(self) -> None:
-        if self.lasting.muted:
-            self._handlers[Heartbeat] = self._heartbeat_of_muted
-
-    def _mute(self, event: Mute, now: float) -> list[Effect]:
-        turn = self._turn(now)
-        powers.mute(turn, self.groups, event)
-        self._watch_muted()
-        return turn.end()
 
     def _noticed_heartbeat(self, event: Heartbeat, now: float) -> list[Effect]:
         """Handles a heartbeat and makes a notice, for listeners that asked for them."""

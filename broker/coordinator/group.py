@@ -16,7 +16,7 @@ from kohort.broker.coordinator.effects import (
     MemberRows,
     SyncResult,
 )
-from kohort.broker.coordinator.events import Client, Join
+from kohort.broker.coordinator.events import Client
 from kohort.broker.coordinator.java_hash import buckets_for, spread
 from kohort.broker.coordinator.member import Member, PendingMember, Protocols
 from kohort.broker.coordinator.state import (
@@ -69,7 +69,7 @@ class Group:
         rows: the latest generation's members: (id, instance id, metadata).
         started: start of the join phase, in seconds since the epoch.
         completed: end of the last join phase, likewise.
-        join_fields: the latest join with a notice, the notice's cause, and its fields.
+        join_fields: the fields of the latest notice of a join.
             For listeners.
         waits: by member id, the members that this join phase waits for; once a wait
             is over, its end and whether the member rejoined. For listeners.
@@ -141,7 +141,7 @@ class Group:
         self.remaining_ms = 0
         self.rows: MemberRows = ()
         self.started = self.completed = now
-        self.join_fields: tuple[Join | None, str, dict[str, object]] = None, "", {}
+        self.join_fields: dict[str, object] = {}
         self.waits: dict[str, tuple[float, bool] | None] = {}
         self.told: dict[str, float] = {}
         self.join_deadline: float | None = None

@@ -30,7 +30,7 @@ from operator import itemgetter
 from kohort.broker.coordinator import notices, rebalance, static
 from kohort.broker.coordinator.appends import Changed, GroupChange
 from kohort.broker.coordinator.effects import JoinResult, Notice, Who
-from kohort.broker.coordinator.events import Client, Join
+from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.member import Member, PendingMember, Protocols
@@ -97,60 +97,44 @@ def only_wait(
     settings: GroupSettings,
     lasting: Lasting,
     group: Group | None,
-    token: object,
-    member_id: str,
-    client: Client,
-    like: Join,
+    event: Join,
     now: float,
     *,
     listening: bool,
 ) -> list[Notice] | None:
     """Lets a join wait if that is all it does: its member joins again as before.
 
-    The members of a group join alike, so there is one `like` for many of them.
-
-    Args:
-        settings: group coordinator settings.
-        lasting: powers in force.
-        group: the group.
-        token: of the join.
-        member_id: of the join.
-        client: its sender.
-        like: a join that equals this one but for the three above.
-        now: seconds since the epoch.
-        listening: whether notices are made.
-
     Returns:
         The notices; None if nothing was done, and `join` has to handle it. It would do
         the same with a join that only waits, at twice the cost.
     """
-    protocols = like.protocols
+    client = event.client
     if not (
         group is not None
         and group.state is PREPARING_REBALANCE
-        and (member := group.members.get(member_id)) is not None
+        and (member := group.members.get(event.member_id)) is not None
         and member.join_token is None
         and not member.is_muted
-        and like.group_instance_id is None
+        and event.group_instance_id is None
         and (client is member.client or client.connection == member.client.connection)
-        and like.session_timeout_ms == member.session_timeout_ms
-        and like.rebalance_timeout_ms == member.rebalance_timeout_ms
-        and like.protocol_type == group.protocol_type
+        and event.session_timeout_ms == member.session_timeout_ms
+        and event.rebalance_timeout_ms == member.rebalance_timeout_ms
+        and event.protocol_type == group.protocol_type
         # Their names are those that the group knows, so all members support one.
-        and _have_same_names(protocols, member.protocols)
+        and _have_same_names(event.protocols, member.protocols)
         and group.awaiting_join + 1 < len(group.members) + len(group.pending_members)
         and group.awaiting_join
         < lasting.max_sizes.get(group.group_id, settings.max_size)
-        and settings.allows_session_timeout(like.session_timeout_ms)
+        and settings.allows_session_timeout(event.session_timeout_ms)
     ):
         return None
-    member.protocols = group.shared_offer(tuple(protocols))
-    member.join_token = token
+    member.protocols = group.shared_offer(tuple(event.protocols))
+    member.join_token = event.token
     group.awaiting_join += 1
     if not listening:
         return []
-    notices.note_arrival(group, member_id, now)
-    return [notices.joined(group, member, like, "rejoin")]
+    notices.note_arrival(group, event.member_id, now)
+    return [notices.joined(group, member, event, "rejoin")]
 
 
 def _have_same_names(some: Sequence[tuple[str, bytes]], others: Protocols) -> bool:

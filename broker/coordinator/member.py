@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from kohort.broker.coordinator.effects import MemberDescription, Who, make
+from kohort.broker.coordinator.effects import (
+    Arm,
+    Effect,
+    MemberDescription,
+    Who,
+    make,
+)
 from kohort.broker.coordinator.events import Client, TimerKey
 from kohort.broker.coordinator.java_hash import spread
 
@@ -121,6 +127,25 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.session_timeout = session_timeout_ms / 1000
         self.rebalance_timeout_ms = rebalance_timeout_ms
+
+    def stay_alive(self, now: float) -> bool:
+        """Restarts its session, unless it is muted; see `Turn.keep_alive`.
+
+        Returns:
+            False if nothing was done: the session's timer has to be armed.
+        """
+        if not self.is_muted:
+            deadline = now + self.session_timeout
+            if deadline < self.armed:
+                return False
+            self.deadline = deadline
+        return True
+
+    def keep_alive(self, now: float, effects: list[Effect]) -> None:
+        """The same; arms the session's timer if necessary."""
+        if not self.stay_alive(now):
+            self.deadline = self.armed = now + self.session_timeout
+            effects.append(Arm(self.session_key, self.deadline))
 
     @property
     def satisfies_heartbeat(self) -> bool:

@@ -108,20 +108,19 @@ def member_joined(
 def joined(group: Group, member: Member, event: Join, cause: str) -> Notice:
     """A JoinGroup was accepted."""
     protocols = member.protocols
-    latest, latest_cause, fields = group.join_fields
-    if event is not latest or cause is not latest_cause:
-        # Five fields at most: a dict of six is twice as large.
-        made: dict[str, object] = {
-            "cause": cause,
-            "reason": event.reason,
-            "timeouts_ms": (event.session_timeout_ms, event.rebalance_timeout_ms),
-            "protocol_type": event.protocol_type,
-            "protocols": protocols,
-        }
-        if made != fields:
-            # Else one object for all members that join alike: it is kept for readers.
-            fields = made
-        group.join_fields = event, cause, fields
+    # Five fields at most: a dict of six is twice as large.
+    fields: dict[str, object] = {
+        "cause": cause,
+        "reason": event.reason,
+        "timeouts_ms": (event.session_timeout_ms, event.rebalance_timeout_ms),
+        "protocol_type": event.protocol_type,
+        "protocols": protocols,
+    }
+    if fields == group.join_fields:
+        # One object for all members that join alike: it is kept for readers.
+        fields = group.join_fields
+    else:
+        group.join_fields = fields
     notice = (
         "member_joined",
         group.group_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Sequence
 from itertools import repeat
-from typing import Final
+from typing import Final, TypeGuard
 
 from kohort.broker.coordinator import notices, pending
 from kohort.broker.coordinator.appends import (
@@ -17,7 +17,6 @@ from kohort.broker.coordinator.appends import (
 )
 from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
 from kohort.broker.coordinator.effects import (
-    Arm,
     CommitRecords,
     CommitResult,
     DeleteOffsetsResult,
@@ -38,7 +37,6 @@ from kohort.broker.coordinator.events import (
 )
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.java_hash import java_length
-from kohort.broker.coordinator.member import Member
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
@@ -97,7 +95,7 @@ def commit(
     elif group.state is STABLE or group.state is PREPARING_REBALANCE:
         # In these states a commit is a sign of life. `_validate` has checked that it
         # comes from a member.
-        _keep_alive(group.members[event.member_id], now, effects)
+        group.members[event.member_id].keep_alive(now, effects)
     records, change, result = _store(settings, group, event, now, is_new=is_new)
     if is_new:
         groups[event.group_id] = group
@@ -114,16 +112,6 @@ def commit(
     return effects
 
 
-def _keep_alive(member: Member, now: float, effects: list[Effect]) -> None:
-    """Restarts a member's session, unless the member is muted."""
-    if member.is_muted:
-        return
-    deadline = member.deadline = now + member.session_timeout
-    if deadline < member.armed:
-        member.armed = deadline
-        effects.append(Arm(member.session_key, deadline))
-
-
 def _told(
     group: Group, event: CommitOffsets, result: CommitResult, *, is_new: bool
 ) -> list[Effect]:
@@ -132,6 +120,24 @@ def _told(
         return [*notices.commit_handled(group, event, result.codes, is_new=is_new)]
     who = notices.sender(group, event)
     return [notices.offsets_committed(group, who, event.offsets)]
+
+
+def only_stores(
+    group: Group | None, event: CommitOffsets, settings: GroupSettings
+) -> TypeGuard[Group]:
+    """Returns whether a commit changes only offsets of a group that exists."""
+    wanted = event.offsets
+    return (
+        group is not None
+        and not group.pending
+        and not group.expire_ms
+        and event.retention_ms == -1
+        and len(wanted.partitions) > 0
+        and not _validate(group, event)
+        and (
+            not any(wanted.metadata) or without_too_long(settings, wanted)[0] is wanted
+        )
+    )
 
 
 def _validate(group: Group | None, event: CommitOffsets) -> int:

@@ -31,44 +31,25 @@ from kohort.protocol.errors import ErrorCode
 _ERRORS = {int(code): SyncResult(int(code)) for code in ErrorCode}
 
 
-def only_wait(
-    group: Group | None,
-    token: object,
-    generation_id: int,
-    member_id: str,
-    group_instance_id: str | None,
-    protocol_type: str | None,
-    protocol_name: str | None,
-    *,
-    protocol_required: bool,
-) -> bool:
-    """Lets a sync wait if that is all it does, and returns whether it does.
+def only_wait(group: Group | None, event: Sync) -> bool | None:
+    """Lets a sync wait if that is all it does; None if `sync` has to handle it.
 
-    That of a follower, while another member's is still to come. All other syncs are
-    left to `sync`; these would do the same there, with more calls.
+    That of a follower, while another member's is still to come.
     """
     if (
-        group is not None
-        and group.state is COMPLETING_REBALANCE
-        and (member := group.members.get(member_id)) is not None
-        and member.sync_token is None
-        and not member.is_muted
-        and member_id != group.leader
-        and len(group.pending_sync) > 1
-        and generation_id == group.generation_id
-        and (group_instance_id is None or group_instance_id == member.group_instance_id)
-        and (
-            (
-                protocol_name == group.protocol_name
-                and protocol_type == group.protocol_type
-            )
-            or (not protocol_required and protocol_name is protocol_type is None)
-        )
+        group is None
+        or group.state is not COMPLETING_REBALANCE
+        or event.member_id == group.leader
+        or len(group.pending_sync) < 2
+        or _validate(group, event)
     ):
-        member.sync_token = token
-        group.pending_sync.discard(member_id)
-        return True
-    return False
+        return None
+    member = group.members[event.member_id]
+    if member.sync_token is not None or member.is_muted:
+        return None
+    member.sync_token = event.token
+    group.pending_sync.discard(event.member_id)
+    return True
 
 
 def sync(turn: Turn, groups: dict[str, Group], event: Sync) -> None:

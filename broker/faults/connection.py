@@ -104,7 +104,7 @@ class FaultyConnection(Connection):
         else:
             super()._handle_frames()
 
-    def _answer_again(self, *_: object) -> bool:
+    def _handle_again(self, *_: object) -> bool:
         """Every request passes the plan."""
         return False
 
@@ -314,7 +314,7 @@ class FaultyRoute(Route):
         super().__init__(route.format.api, route.format.version)
         self._handler = self.handle
         self.handle = self._handle_struck
-        self.answer_at_once = None
+        self.event = None
 
     def _handle_struck(self, request: Request) -> Work:
         connection, facts = request.peer, Facts(request)

@@ -7,11 +7,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from kohort.broker.cluster.cluster import Node
 from kohort.broker.coordinator.effects import CommitResult
 from kohort.broker.coordinator.events import (
     NO_OFFSETS,
-    Client,
     CommitOffsets,
     OffsetRow,
     Offsets,
@@ -63,48 +61,14 @@ _NAME_PER_ROW = 32
 _API = BY_NAME["OffsetCommit"]
 
 
-def answer_at_once(
-    node: Node, client: Client, version: int, message: OffsetCommitRequest
-) -> bytes | None:
-    """Commits offsets of known partitions on the short way; see `GroupDriver.commit`.
-
-    Most commits name a few partitions, all of them exist, and nothing but these offsets
-    changes.
-
-    Returns:
-        The encoded response; None for any other commit: `handle` has to handle it.
-    """
-    topics, wanted, kept = node.cluster.topics, message.topics, None
-    offsets: Offsets | None
-    if type(wanted) is RepeatedTopics:
-        kept = _repeated(topics, version, wanted)
-        if kept is None:
-            return None
-        _, logs, names, partitions, epochs, metadata, _ = kept
-        ends = tuple(map(_LOG_END, logs))
-        offsets = Offsets(names, partitions, wanted.offsets, epochs, metadata, ends)
-    else:
-        offsets = _all_known(topics, version, wanted)
-        if offsets is None or message.retention_time_ms != -1:
-            return None
-    error = node.commit(
-        message.group_id,
-        message.generation_id_or_member_epoch,
-        message.member_id,
-        message.group_instance_id,
-        client,
-        offsets,
-    )
-    if error is None:
-        return None
-    return kept.body if kept and not error else _body_for(version, error, wanted)
-
-
 def handle(request: Request) -> Work | None:
     """Commits the offsets of known partitions; unknown ones get an error."""
     message: OffsetCommitRequest = request.message
     topics = request.node.cluster.topics
-    offsets = _all_known(topics, request.version, message.topics)
+    if type(message.topics) is RepeatedTopics:
+        offsets = _repeated(topics, request.version, message.topics)
+    else:
+        offsets = _all_known(topics, request.version, message.topics)
     if offsets is None or may_be_too_large(
         request, len(offsets), has_texts=any(offsets.metadata)
     ):
@@ -130,7 +94,17 @@ class _Kept(NamedTuple):
 _LOG_END = attrgetter("log_end_offset")
 
 
-def _repeated(topics: Topics, version: int, wanted: RepeatedTopics) -> _Kept | None:
+def _repeated(topics: Topics, version: int, wanted: RepeatedTopics) -> Offsets | None:
+    """The offsets of a repeated commit; None if `_all_known` returns None."""
+    kept = _kept(topics, version, wanted)
+    if kept is None:
+        return None
+    _, logs, names, partitions, epochs, metadata, _ = kept
+    ends = tuple(map(_LOG_END, logs))
+    return Offsets(names, partitions, wanted.offsets, epochs, metadata, ends)
+
+
+def _kept(topics: Topics, version: int, wanted: RepeatedTopics) -> _Kept | None:
     """The constant part of a repeated commit; None if `_all_known` returns None."""
     kept: _Kept | None = wanted.layout.kept
     if kept is not None:
@@ -197,7 +171,12 @@ def respond(request: Request, result: CommitResult) -> None:
         found.known = [(topic, topic.partitions) for topic in message.topics]
         request.go_on(_reply(request, found, result, Pace()))
         return
-    body = _body_for(request.version, result.error_code, message.topics)
+    topics = message.topics
+    kept = topics.layout.kept if type(topics) is RepeatedTopics else None
+    if kept is not None and not result.error_code:
+        request.reply_encoded(kept.body)
+        return
+    body = _body_for(request.version, result.error_code, topics)
     if result.error_code:
         request.reply(body)
     else:

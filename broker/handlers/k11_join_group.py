@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 
 from kohort.broker.coordinator.effects import JoinResult
-from kohort.broker.coordinator.events import Client, Join
+from kohort.broker.coordinator.events import Join
 from kohort.broker.request import Request
 from kohort.broker.template import Template, length_of
 from kohort.protocol.apis.k11_join_group import (
@@ -30,9 +30,10 @@ MOST_PROTOCOLS = 10_000
 """Protocols of a member, for its assignors: clients have up to three. The coordinator
 takes them all at once, in 10 ms."""
 
-_latest: list[tuple[Sequence[JoinGroupRequestProtocol], Join | None]] = [((), None)]
-"""The protocols of the latest join, and what it has in common with those that share
-this list: see `kohort.protocol.alike`."""
+_latest: list[tuple[Sequence[JoinGroupRequestProtocol], Sequence[tuple[str, bytes]]]]
+_latest = [((), ())]
+"""The protocols of the latest join, as in its message and as in its event; the messages
+of members that join alike share them: see `kohort.protocol.alike`."""
 
 
 def handle(request: Request) -> None:
@@ -46,45 +47,33 @@ def handle(request: Request) -> None:
         # encoding the response fails.
         respond(request, JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, ""))
         return
-    protocols, client, node = message.protocols, request.client, request.node
+    protocols = message.protocols
     if len(protocols) > MOST_PROTOCOLS:
         respond(request, JoinResult(ErrorCode.INVALID_REQUEST, message.member_id))
         return
-    latest, like = _latest[0]
-    if like is None or protocols is not latest:
+    latest, offer = _latest[0]
+    if protocols is not latest or not protocols:
         offer = tuple([(each.name, each.metadata) for each in protocols])
-        like = _join(None, client, version, message, offer)
-        # Different joins without protocols may share an empty list.
-        _latest[0] = protocols, like if protocols else None
-    if not node.wait_to_join(request, message.member_id, client, like):
-        event = _join(request, client, version, message, like.protocols)
-        node.submit_group_event(event)
-
-
-def _join(
-    token: Request | None,
-    client: Client,
-    version: int,
-    message: JoinGroupRequest,
-    offer: Sequence[tuple[str, bytes]],
-) -> Join:
+        _latest[0] = protocols, offer
     rebalance_timeout_ms = message.rebalance_timeout_ms
     if version == 0:
         # v0 has no field for the rebalance timeout (KIP-62).
         rebalance_timeout_ms = message.session_timeout_ms
-    return Join(
-        token,
-        message.group_id,
-        message.member_id,
-        message.group_instance_id,
-        client,
-        message.session_timeout_ms,
-        rebalance_timeout_ms,
-        message.protocol_type,
-        offer,
-        message.reason,
-        version >= 4,
-        version >= 9,
+    request.node.submit_group_event(
+        Join(
+            request,
+            message.group_id,
+            message.member_id,
+            message.group_instance_id,
+            request.client,
+            message.session_timeout_ms,
+            rebalance_timeout_ms,
+            message.protocol_type,
+            offer,
+            message.reason,
+            version >= 4,
+            version >= 9,
+        )
     )
 
 

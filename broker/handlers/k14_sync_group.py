@@ -26,20 +26,6 @@ def handle(request: Request) -> Work | None:
     request.node.note_sync(
         request.client.connection or 0, message.group_id, message.member_id
     )
-    if not message.assignments:
-        # A follower, as most members are.
-        if not request.node.wait_to_sync(
-            request,
-            message.group_id,
-            message.generation_id,
-            message.member_id,
-            message.group_instance_id,
-            message.protocol_type,
-            message.protocol_name,
-            protocol_required=request.version >= 5,
-        ):
-            _submit(request, ())
-        return None
     if len(message.assignments) > MOST:
         request.reply(SyncGroupResponse(0, ErrorCode.INVALID_REQUEST))
         return None

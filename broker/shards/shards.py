@@ -13,18 +13,14 @@ from typing import TYPE_CHECKING
 from kohort.broker.clock import Clock
 from kohort.broker.coordinator.effects import (
     CommandResult,
-    HeartbeatResult,
     Result,
     refused,
 )
 from kohort.broker.coordinator.events import (
-    Client,
     Command,
     CommitInTransaction,
     CommitOffsets,
     GroupEvent,
-    Join,
-    Offsets,
 )
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.settings import GroupSettings
@@ -44,7 +40,7 @@ if TYPE_CHECKING:
     from kohort.broker.coordinator.member import Member
     from kohort.broker.log.producers import Verification
     from kohort.broker.log.transactions import EndMarker
-    from kohort.broker.shards.driver import GroupDriver, Waiter
+    from kohort.broker.shards.driver import GroupDriver
     from kohort.broker.shards.group_records import Encoder
     from kohort.broker.shards.shard import Shard
 
@@ -186,82 +182,6 @@ class Shards:
             shard.driver.submit(event)  # type: ignore[union-attr]  # it is active
         else:
             self._refuse(event, shard.error(node_id))
-
-    def hear(
-        self,
-        node_id: int,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        group_instance_id: str | None,
-    ) -> HeartbeatResult | None:
-        """Handles a heartbeat on the short way; None: `submit` has to handle it."""
-        shards = self._shards
-        if not shards:
-            return None
-        shard = shards[partition_of(group_id, len(shards))]
-        if not shard.is_active or shard.node_id != node_id:
-            return None
-        return shard.driver.coordinator.hear(  # type: ignore[union-attr]  # it is active
-            group_id, generation_id, member_id, group_instance_id, self._clock.now()
-        )
-
-    def wait_to_join(
-        self, node_id: int, token: Waiter, member_id: str, client: Client, like: Join
-    ) -> bool:
-        """Handles a join that only waits; False: `submit` has to handle it."""
-        shard = self._of_group.get(like.group_id)
-        if shard is None or not shard.is_active or shard.node_id != node_id:
-            return False
-        return shard.driver.wait_to_join(  # type: ignore[union-attr]  # it is active
-            token, member_id, client, like
-        )
-
-    def wait_to_sync(
-        self,
-        node_id: int,
-        token: Waiter,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        group_instance_id: str | None,
-        protocol_type: str | None,
-        protocol_name: str | None,
-        *,
-        protocol_required: bool,
-    ) -> bool:
-        """Handles a sync that only waits; False: `submit` has to handle it."""
-        shard = self._of_group.get(group_id)
-        if shard is None or not shard.is_active or shard.node_id != node_id:
-            return False
-        return shard.driver.coordinator.wait_to_sync(  # type: ignore[union-attr]  # it is active
-            token,
-            group_id,
-            generation_id,
-            member_id,
-            group_instance_id,
-            protocol_type,
-            protocol_name,
-            protocol_required=protocol_required,
-        )
-
-    def commit(
-        self,
-        node_id: int,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        group_instance_id: str | None,
-        client: Client,
-        offsets: Offsets,
-    ) -> ErrorCode | None:
-        """Handles a commit on the short way; None: `submit` has to handle it."""
-        shard = self._of_group.get(group_id)
-        if shard is None or not shard.is_active or shard.node_id != node_id:
-            return None
-        return shard.driver.commit(  # type: ignore[union-attr]  # it is active
-            group_id, generation_id, member_id, group_instance_id, client, offsets
-        )
 
     def command(self, command: Command) -> None:
         """Hands a command to its group's coordinator, on any node.

@@ -79,19 +79,18 @@ class Scene:
         self.driver.submit(Sync(pending, "s", *member, []))
         return pending
 
-    def commit(self, group: str, partitions: int = 1, text: str = "") -> Pending[Any]:
+    def commit(
+        self, group: str, partitions: int = 1, text: str = "", offset: int = 1
+    ) -> Pending[Any]:
         """A commit of a simple consumer."""
         pending: Pending[CommitResult] = Pending("commit")
-        offsets = Offsets.of(("t", p, 1, -1, text, None) for p in range(partitions))
+        offsets = Offsets.of(
+            ("t", p, offset, -1, text, None) for p in range(partitions)
+        )
         simple = (-1, "", None, Client("c", "/h"))
         event = CommitOffsets(pending, group, *simple, False, offsets)
         self.driver.submit(event)
         return pending
-
-    def commit_at_once(self, group: str) -> ErrorCode | None:
-        """The same on the short way."""
-        offsets = Offsets.of([("t", 0, 2, -1, "", None)])
-        return self.driver.commit(group, -1, "", None, Client("c", "/h"), offsets)
 
 
 def test_requests_of_one_turn_share_a_window() -> None:
@@ -101,14 +100,14 @@ def test_requests_of_one_turn_share_a_window() -> None:
     """
     scene = Scene()
     assert scene.commit("g").answered
-    assert scene.commit_at_once("g") == ErrorCode.NONE
+    assert scene.commit("g").answered
     syncing = scene.sync()
-    commit = scene.commit("h")
-    assert scene.commit_at_once("g") is None
+    commits = [scene.commit("h"), scene.commit("g")]
     assert not syncing.answered
-    assert not commit.answered
+    assert not any(commit.answered for commit in commits)
     scene.turn()
-    assert (syncing.result.error_code, commit.result.error_code) == (0, 0)
+    assert syncing.result.error_code == 0
+    assert [commit.result.error_code for commit in commits] == [0, 0]
     assert scene.commit("g").answered
 
 
@@ -219,23 +218,26 @@ def test_a_refused_commit_changes_nothing() -> None:
 
 
 def test_a_known_group_whose_log_cannot_be_written() -> None:
-    """Its coordinator ends, and that answers the commit."""
-    scene = Scene()
+    """Its coordinator ends, and that answers the commit that waits for the log."""
+    scene = Scene(linger_ms=5)
     scene.commit("g")
+    scene.driver.flush()
     scene.log.is_full = True
     waiting = scene.commit("g")
+    scene.driver.flush()
     assert (scene.lost, waiting.answered) == (1, False)
     (reply,) = scene.driver.coordinator.unload()
     assert reply == Reply(waiting, CommitResult(ErrorCode.NOT_COORDINATOR))
     assert scene.notices == ["group_state", "offsets_committed"]
 
 
-def test_a_commit_on_the_short_way_whose_log_cannot_be_written() -> None:
+def test_a_commit_written_at_once_whose_log_cannot_be_written() -> None:
     """It is tried once; the coordinator ends, and nothing has changed."""
     scene = Scene()
     scene.commit("g")
     scene.log.is_full = True
-    assert scene.commit_at_once("g") == ErrorCode.NOT_COORDINATOR
+    refused = scene.commit("g", offset=2)
+    assert refused.result.error_code == ErrorCode.NOT_COORDINATOR
     assert scene.lost == 1
     assert scene.driver.coordinator.groups["g"].offsets["t", 0][0] == 1
     assert scene.notices == ["group_state", "offsets_committed"]

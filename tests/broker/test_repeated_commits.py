@@ -12,7 +12,6 @@ from tests.broker.test_cluster import stable
 from tests.wire.client import WireClient, connected
 from tests.wire.requests import commit_offsets, fetch_offsets
 
-from kohort.broker import connection as connections
 from kohort.broker.long_work import Pace
 from kohort.broker.server import Broker
 from kohort.protocol.errors import ErrorCode
@@ -47,10 +46,10 @@ async def delete(broker: Broker) -> None:
         pass
 
 
-async def test_a_repeated_commit_needs_no_request(
+async def test_a_repeated_commit_needs_no_effects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is committed and answered where it is decoded; its event has the lag."""
+    """It is committed and answered in one step; its event has the lag."""
     async with Broker(FAST) as broker, connected(broker) as client:
         topic = broker.cluster.create_topic("t", 2)
         member_id = await stable(client)
@@ -58,7 +57,9 @@ async def test_a_repeated_commit_needs_no_request(
             assert await commit(client, member_id, offset) == [0, 0]
         topic.partitions[1].log_end_offset = 100
         with monkeypatch.context() as patched:
-            patched.delattr(connections, "Request")
+            driver = broker.cluster.shards.for_group("g").driver
+            assert driver is not None
+            patched.setattr(driver.coordinator, "handle", None)
             assert await commit(client, member_id, 40) == [0, 0]
         assert await committed(client) == {1: 40, 0: 41}
         event: Any = broker.events.recent("g")[-1]

@@ -40,7 +40,7 @@ async def beat(peer: Peer, member_id: str, generation: int = 1) -> int:
 async def test_repeated_heartbeats_are_not_decoded(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the first one gets a `Request`; each gets its own correlation id."""
+    """They use the first one's `Request`; each gets its own correlation id."""
     peer = scene.peer()
     member_id = await member_of(peer)
     assert await beat(peer, member_id) == 0
@@ -132,7 +132,7 @@ async def test_a_defect_ends_the_connection(
     (node,) = scene.cluster.nodes.values()
     before = peer.numbers
     with monkeypatch.context() as patched:
-        patched.setattr(node, "hear", None)
+        patched.setattr(node, "submit_group_event", None)
         peer.send("Heartbeat", 4, HeartbeatRequest("g", 1, member_id))
     assert peer.is_closed
     assert peer.numbers == before

@@ -209,19 +209,8 @@ class Driver:
             return False
         found: Sequence[Effect] | None = None
         if isinstance(event, Join):
-            found = self.coordinator.wait_to_join(
-                event.token, event.member_id, event.client, event, self.now
-            )
-        elif not event.assignments and self.coordinator.wait_to_sync(
-            event.token,
-            event.group_id,
-            event.generation_id,
-            event.member_id,
-            event.group_instance_id,
-            event.protocol_type,
-            event.protocol_name,
-            protocol_required=event.protocol_required,
-        ):
+            found = self.coordinator.wait_to_join(event, self.now)
+        elif self.coordinator.wait_to_sync(event, self.now):
             found = []
         if found is not None:
             self._perform([*found])
@@ -230,10 +219,7 @@ class Driver:
     def _commit(self, event: CommitOffsets) -> list[Effect]:
         """Handles a commit; the short way would do the same, or nothing."""
         sessions = self._sessions()
-        sender = event.member_id, event.group_instance_id
-        group = self.coordinator.prepare_commit(
-            event.group_id, event.generation_id, *sender, event.offsets, self.now
-        )
+        group = self.coordinator.prepare_commit(event, self.now)
         prepared = self._sessions()
         assert group is not None or prepared == sessions
         effects = self.coordinator.handle(event, self.now)
@@ -243,9 +229,9 @@ class Driver:
             assert isinstance(append, Append)
         self._perform(effects)
         if group is not None and not self.is_holding:
-            offsets, stored = dict(group.offsets), event.offsets
+            offsets = dict(group.offsets)
             assert self.notices[-1] == self.coordinator.finish_commit(
-                group, *sender, event.client, stored, int(self.now * 1000)
+                group, event, int(self.now * 1000)
             )
             assert group.offsets == offsets
             assert list(event.token.results) == [COMMITTED]  # type: ignore[attr-defined]  # a `Pending`
@@ -255,13 +241,7 @@ class Driver:
     def _hear(self, beat: Heartbeat) -> HeartbeatResult | None:
         """Sends a heartbeat on the short way, which does the same or nothing."""
         sessions = self._sessions()
-        heard = self.coordinator.hear(
-            beat.group_id,
-            beat.generation_id,
-            beat.member_id,
-            beat.group_instance_id,
-            self.now,
-        )
+        heard = self.coordinator.hear(beat, self.now)
         assert heard is not None or self._sessions() == sessions
         return heard
 

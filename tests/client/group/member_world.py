@@ -277,14 +277,6 @@ class Request(Pending[Any]):
         for _ in self.handler.handle(self) or ():
             pass
 
-    def wait_to_join(self, *_request: object) -> bool:
-        """Leaves the choice of the way to the context."""
-        return False
-
-    def wait_to_sync(self, *_request: object, protocol_required: bool) -> bool:
-        """Leaves the choice of the way to the context."""
-        return False
-
     def note_sync(self, *_request: object) -> None:
         """Ignores the connection: there is none."""
 
