@@ -9,7 +9,8 @@ import pytest
 from tests.faults.scene import Peer, Scene
 from tests.wire.requests import join_group, sync_group
 
-from kohort.broker.coordinator.events import GroupEvent
+from kohort.broker.coordinator.effects import Effect
+from kohort.broker.coordinator.events import Event, Join, Sync
 from kohort.protocol.slotted import replace
 
 Members = dict[str, Peer]
@@ -59,23 +60,27 @@ async def group_of(scene: Scene, size: int) -> Members:
     return members
 
 
-async def test_a_rebalance_of_members_that_join_alike(scene: Scene) -> None:
-    """Events are the first join and the last, and the leader's sync."""
+async def test_a_rebalance_of_members_that_join_alike(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first join, the last, and the leader's sync have effects."""
     members = await group_of(scene, 6)
-    node, submitted = scene.cluster.nodes[1], list[str]()
-    submit = node.submit_group_event
+    driver, handled = scene.cluster.shards.for_group("g").driver, list[str]()
+    assert driver is not None
+    handle = driver.coordinator.handle
 
-    def counted(event: GroupEvent) -> None:
-        submitted.append(type(event).__name__)
-        submit(event)
+    def counted(event: Event, now: float) -> list[Effect]:
+        if isinstance(event, Join | Sync):
+            handled.append(type(event).__name__)
+        return handle(event, now)
 
-    node.submit_group_event = counted  # type: ignore[assignment]  # a `partial`
+    monkeypatch.setattr(driver.coordinator, "handle", counted)
     for member_id, peer in members.items():
         join(peer, member_id)
     await scene.settled()
     assert {peer.answers[-1].generation_id for peer in members.values()} == {3}
     await sync(scene, members)
-    assert submitted == ["Join", "Join", "Sync"]
+    assert handled == ["Join", "Join", "Sync"]
 
 
 async def test_members_that_join_in_turns(scene: Scene) -> None:
