@@ -23,7 +23,6 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from kohort.protocol.columns import MOST_IN_COLUMNS, Columns, unpacker
 from kohort.protocol.fields import Field, Primitive, fields_of
 from kohort.protocol.generated_calls import (
     BYTES_SHIFT,
@@ -181,7 +180,7 @@ class _Reader:
         """Reads a field; returns the expression that holds it, valid after `flush`."""
         form = self.plan.form(f)
         if f.array:
-            return self._array(f.kind, form, in_columns=f.columns)
+            return self._array(f.kind, form)
         if isinstance(f.kind, type):
             return self._optional(f.kind) if form.nullable else self.struct_of(f.kind)
         if f.kind.format:
@@ -231,7 +230,7 @@ class _Reader:
         self._otherwise(form, value, length, empty)
         return value
 
-    def _array(self, kind: Primitive | type, form: _Form, *, in_columns: bool) -> str:
+    def _array(self, kind: Primitive | type, form: _Form) -> str:
         out = self.out
         length = self._length(form, "i")
         value = out.name()
@@ -241,9 +240,7 @@ class _Reader:
                 out.add(f"{length} -= 1")
             out.add(f"if {length} > end - p: bad_length({form.name!r}, {length})")
             out.spend(length)
-            if in_columns and isinstance(kind, type) and not out.is_generator:
-                self._in_columns(kind, form, value, length)
-            elif isinstance(kind, type) or not kind.format:
+            if isinstance(kind, type) or not kind.format:
                 self._items(kind, form, value, length)
             else:
                 self._fixed_items(kind.format, value, length)
@@ -264,66 +261,6 @@ class _Reader:
                 item = self._sized(kind, replace(form, nullable=False))
             self.flush()
             out.add(f"{value}.append({item})")
-
-    def _in_columns(self, cls: type, form: _Form, value: str, length: str) -> None:
-        """Reads an array as columns if that is possible, else struct by struct.
-
-        A text that is not empty shifts the bytes after it, but not its own length. A
-        compact struct ends with the number of its tagged fields, which has to be 0. It
-        is read as one number with the size of a text that stands before it.
-        """
-        out = self.out
-        plain, _ = self.plan.split(cls)
-        formats = [self._format_in_columns(f) for f in plain]
-        is_joined = form.compact and formats[-1] == "B"
-        if is_joined:
-            formats[-1] = "H"
-        fmt = "".join(formats) + "B" * (form.compact and not is_joined)
-        made = out.constant(f"columns_{fmt}", unpacker(fmt))
-        width, checks, columns = len(fmt), [], {}
-        for place, f in enumerate(plain):
-            columns[f.name] = f"f[{place}::{width}]"
-            if isinstance(f.kind, Primitive) and not f.kind.format:
-                size = f"f[{place}]"
-                empty, sized = _SLICES[f.kind.name][1], form.bias
-                if formats[place] == "H":
-                    sized <<= 8
-                    checks.append(f"{size} in (0, {sized})")
-                else:
-                    checks.append(f"{size} <= {sized}")
-                checks.append(f"{columns[f.name]}.count({size}) == {length}")
-                text = f"{empty} if {size} == {sized} else None"
-                columns[f.name] = f"({text},) * {length}"
-        if form.compact and not is_joined:
-            checks.append(f"not any(f[{width - 1}::{width}])")
-        found = (
-            columns.get(f.name) or f"({out.literal(f.default)},) * {length}"
-            for f in fields_of(cls)
-        )
-        out.add(f"{value} = None")
-        out.add(f"q = p + {struct.calcsize('>' + fmt)} * {length}")
-        out.add(f"if {length} <= MOST_IN_COLUMNS and q <= end:")
-        with out.indented():
-            out.add(f"f = {made}({length})(b, p)")
-            out.add(f"if {' and '.join(checks) or 'True'}:")
-            with out.indented():
-                make = out.constant(cls.__name__, cls)
-                out.add(f"{value} = Columns({make}, ({', '.join(found)}))")
-                out.add("p = q")
-        out.add(f"if {value} is None:")
-        with out.indented():
-            self._items(cls, form, value, length)
-
-    def _format_in_columns(self, f: Field) -> str:
-        """The format of a field of a fixed size, or of the length of a text."""
-        form = self.plan.form(f)
-        assert isinstance(f.kind, Primitive), f.name
-        assert f.kind.format or form.nullable, f.name
-        if f.kind.format:
-            return f.kind.format
-        if form.compact:
-            return "B"
-        return "h" if f.kind.name == "string" else "i"
 
     def _fixed_items(self, fmt: str, value: str, length: str) -> None:
         out = self.out
@@ -516,8 +453,6 @@ class _Writer:
 def _scope() -> dict[str, Any]:
     """The globals of generated functions."""
     return {
-        "Columns": Columns,
-        "MOST_IN_COLUMNS": MOST_IN_COLUMNS,
         "MOST_ITEMS": MOST_ITEMS,
         "MOST_TAGS": MOST_TAGS,
         "SEVERAL": frozenset((list, tuple)),

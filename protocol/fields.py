@@ -51,10 +51,6 @@ class V:
         self.nullable = nullable
 
 
-COLUMNS = object()
-"""Marks an array of structs that is decoded as columns where that is possible; see
-`protocol.columns`. The structs have only fields of fixed size and nullable texts."""
-
 Buffer = bytes | bytearray | memoryview
 
 Bool = Annotated[bool, Primitive("bool", "?")]
@@ -84,7 +80,6 @@ class Field:
         name: attribute name.
         kind: the `Primitive`, or the declared class of a struct.
         array: whether the field is an array of that kind.
-        columns: whether the array may be decoded as columns.
         optional: whether it may be None.
         versions: the `V` of the declaration.
         default: value in versions without the field.
@@ -92,7 +87,6 @@ class Field:
 
     __slots__ = (
         "array",
-        "columns",
         "default",
         "kind",
         "name",
@@ -106,7 +100,6 @@ class Field:
         self.versions = _EVERY_VERSION
         self.optional = False
         self.array = False
-        self.columns = False
         kind: Any = None
         while kind is None:
             origin = typing.get_origin(hint)
@@ -115,8 +108,6 @@ class Field:
                 for note in notes:
                     if isinstance(note, V):
                         self.versions = note
-                    elif note is COLUMNS:
-                        self.columns = True
                     elif isinstance(note, Primitive):
                         kind = note
             elif origin in (typing.Union, types.UnionType):

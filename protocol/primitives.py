@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 import construct
 from construct import Construct, Container, StreamError, ValidationError
 
-from kohort.protocol.columns import Columns
 from kohort.protocol.fields import Field, Primitive, fields_of
 from kohort.protocol.generated_calls import MOST_TAGS
 
@@ -179,7 +178,7 @@ def plain(value: Any) -> Any:
     """A message as nested dicts and lists, the form that layouts build from."""
     if hasattr(value, "__match_args__"):
         return {name: plain(getattr(value, name)) for name in value.__slots__}
-    if isinstance(value, (list, tuple, Columns)):
+    if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
 

@@ -17,16 +17,13 @@ from typing import Any, Final, overload
 
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kohort.protocol.columns import Columns, columns_of
 from kohort.protocol.generated_calls import Source
 from kohort.protocol.registry import Api
 from kohort.protocol.row_cache import RowCache
 from kohort.protocol.slotted import replace
 
-_FIELDS: Final = OffsetCommitRequestPartition.__match_args__
 _LONGEST: Final = 4096
 """Bytes of the longest body that is kept: some 200 partitions."""
 _ROW_BYTES: Final = 16
@@ -80,14 +77,13 @@ class RepeatedTopics(Sequence[OffsetCommitRequestTopic]):
         return len(self.layout.message.topics)
 
     def __iter__(self) -> Iterator[OffsetCommitRequestTopic]:
-        offsets = self.offsets
+        offsets = iter(self.offsets)
         for topic in self.layout.message.topics:
-            partitions, _, epochs, metadata = columns_of(topic.partitions, _FIELDS)
-            count = len(partitions)
-            columns = partitions, offsets[:count], epochs, metadata
-            rows = Columns(OffsetCommitRequestPartition, columns)
-            yield OffsetCommitRequestTopic(topic.name, topic.topic_id, rows)
-            offsets = offsets[count:]
+            rows = [
+                replace(partition, committed_offset=next(offsets))
+                for partition in topic.partitions
+            ]
+            yield replace(topic, partitions=rows)
 
     @overload
     def __getitem__(self, index: int) -> OffsetCommitRequestTopic: ...
@@ -201,10 +197,5 @@ def _layout(
         position = start + struct.calcsize(f">{kind}")
     form.append(f"{len(body) - position}s")
     constants.append(body[position:])
-    topics = []
-    for topic in message.topics:
-        columns = columns_of(topic.partitions, _FIELDS)
-        rows = Columns(OffsetCommitRequestPartition, columns)
-        topics.append(replace(topic, partitions=rows))
     unpack = _struct_of("".join(form)).unpack_from
-    return Layout(unpack, tuple(constants), replace(message, topics=topics))
+    return Layout(unpack, tuple(constants), message)

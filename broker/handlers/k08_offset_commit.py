@@ -35,18 +35,18 @@ from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kohort.protocol.columns import columns_of
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import BY_NAME
 from kohort.protocol.repeated import RepeatedTopics
 from kohort.protocol.row_cache import RowCache
 
 _Found = Found[OffsetCommitRequestTopic, OffsetCommitRequestPartition]
-_FIELDS = (
-    "partition_index",
-    "committed_offset",
-    "committed_leader_epoch",
-    "committed_metadata",
+_INDEX = attrgetter("partition_index")
+_COLUMNS = (
+    _INDEX,
+    attrgetter("committed_offset"),
+    attrgetter("committed_leader_epoch"),
+    attrgetter("committed_metadata"),
 )
 
 _PUBLISHED_COST = 1
@@ -146,7 +146,7 @@ def _all_known(
         left -= count
         if partitions is None or not count or left < 0:
             return None
-        columns = columns_of(each.partitions, _FIELDS)
+        columns = [tuple(map(column, each.partitions)) for column in _COLUMNS]
         indexes = columns[0]
         try:
             ends = tuple([partitions[index].log_end_offset for index in indexes])
@@ -190,7 +190,7 @@ def _body_for(
     key: list[Any] = [version, error_code]
     rows = 0
     for topic in wanted:
-        indexes = columns_of(topic.partitions, _FIELDS)[0]
+        indexes = tuple(map(_INDEX, topic.partitions))
         key += topic.name, topic.topic_id, indexes
         rows += len(indexes) + len(topic.name) // _NAME_PER_ROW
     body = _BODIES.get((*key,))
@@ -209,8 +209,8 @@ def _body(
             topic.name,
             topic.topic_id,
             [
-                OffsetCommitResponsePartition(index, error_code)
-                for index in columns_of(topic.partitions, _FIELDS)[0]
+                OffsetCommitResponsePartition(row.partition_index, error_code)
+                for row in topic.partitions
             ],
         )
         for topic in wanted

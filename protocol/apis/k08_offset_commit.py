@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from kohort.protocol.fields import (
-    COLUMNS,
     ZERO_UUID,
     Int16,
     Int32,
@@ -35,7 +34,7 @@ class OffsetCommitRequestPartition:
 class OffsetCommitRequestTopic:
     name: Annotated[String, V(2, 9)] = ""
     topic_id: Annotated[Uuid, V(10)] = ZERO_UUID
-    partitions: Annotated[Sequence[OffsetCommitRequestPartition], COLUMNS] = ()
+    partitions: Sequence[OffsetCommitRequestPartition] = ()
 
 
 @slotted

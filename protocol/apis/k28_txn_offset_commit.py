@@ -10,7 +10,7 @@ by itself (KIP-890).
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.fields import COLUMNS, Int16, Int32, Int64, String, V
+from kohort.protocol.fields import Int16, Int32, Int64, String, V
 from kohort.protocol.slotted import slotted
 
 
@@ -25,7 +25,7 @@ class TxnOffsetCommitRequestPartition:
 @slotted
 class TxnOffsetCommitRequestTopic:
     name: String = ""
-    partitions: Annotated[Sequence[TxnOffsetCommitRequestPartition], COLUMNS] = ()
+    partitions: Sequence[TxnOffsetCommitRequestPartition] = ()
 
 
 @slotted

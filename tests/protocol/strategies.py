@@ -11,7 +11,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from kohort.protocol.columns import Columns
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import Field, Primitive, fields_of
 from kohort.protocol.messages import Codec
@@ -218,7 +217,7 @@ def carried(value: Any, version: int) -> Any:
             for f in fields_of(declared)
             if f.exists_in(version)
         }
-    if isinstance(value, (list, tuple, Columns)):
+    if isinstance(value, (list, tuple)):
         return [carried(v, version) for v in value]
     return value
 
