@@ -40,8 +40,6 @@ LATENCY_BOUNDS: Final = (
 
 ERROR_FIELDS: Final = ("error_code", "partition_error_code")
 """Names of the field with a message's error; AddPartitionsToTxn has the second one."""
-_MOST_BODIES: Final = 1000
-"""Encoded bodies whose errors are remembered: a few versions times a few errors."""
 
 
 class Histogram:
@@ -80,21 +78,14 @@ class ApiCounts:
         errors: responses with an error, by error code; a response with several codes
             counts once for each.
         slow: requests that kept the event loop busy for too long at once.
-        clean: the last encoded response without errors, which most responses equal.
     """
 
-    __slots__ = ("clean", "errors", "seconds", "slow")
+    __slots__ = ("errors", "seconds", "slow")
 
     def __init__(self) -> None:
-        self.clean = b""
         self.seconds = Histogram(LATENCY_BOUNDS)
         self.errors: dict[int, int] = {}
         self.slow = 0
-
-    def add_errors(self, codes: AbstractSet[int]) -> None:
-        """Counts a response with these error codes."""
-        for code in codes:
-            self.errors[code] = self.errors.get(code, 0) + 1
 
 
 class ApiCounters:
@@ -106,17 +97,14 @@ class ApiCounters:
 
     def __init__(self) -> None:
         self.by_api: dict[Api, ApiCounts] = {}
-        # Errors of responses that are encoded once and sent many times.
-        self._bodies: dict[tuple[Api, int, bytes], frozenset[int]] = {}
 
-    def answered(self, api: Api, version: int, since: float, response: Any) -> None:
+    def answered(self, api: Api, since: float, errors: AbstractSet[int]) -> None:
         """Counts a request that was answered.
 
         Args:
             api: the API of the request.
-            version: the version of the request.
             since: when its handling began, on `time.monotonic`; 0 if not measured.
-            response: a message, bytes of an encoded body, or None.
+            errors: the error codes in the response.
         """
         counts = self.by_api.get(api)
         if counts is None:
@@ -127,36 +115,12 @@ class ApiCounters:
             took = monotonic() - since
             seconds.buckets[bisect_left(LATENCY_BOUNDS, took)] += 1
             seconds.total += took
-        if response is None or response is counts.clean:
-            return
-        if type(response) is bytes:
-            found = self._of_body(api, version, response)
-            if not found:
-                counts.clean = response
-        else:
-            found = errors_in(response)
-        counts.add_errors(found)
-
-    def answered_with(self, api: Api, since: float, errors: AbstractSet[int]) -> None:
-        """Counts a request that was answered with these error codes."""
-        counts = self.by_api.setdefault(api, ApiCounts())
-        if since:
-            counts.seconds.observe(monotonic() - since)
-        counts.add_errors(errors)
+        for code in errors:
+            counts.errors[code] = counts.errors.get(code, 0) + 1
 
     def was_slow(self, api: Api) -> None:
         """Counts a request that kept the event loop busy for too long at once."""
         self.by_api.setdefault(api, ApiCounts()).slow += 1
-
-    def _of_body(self, api: Api, version: int, body: bytes) -> AbstractSet[int]:
-        key = api, version, body
-        found = self._bodies.get(key)
-        if found is None:
-            message, _ = api.response(version).decode(body, 0, len(body))
-            found = frozenset(errors_in(message))
-            if len(self._bodies) < _MOST_BODIES:
-                self._bodies[key] = found
-        return found
 
 
 def name_of(code: int) -> str:

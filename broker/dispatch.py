@@ -112,7 +112,7 @@ class Route:
         self.decode: Decode = decoder_of(api, version)
         self.handle: Callable[[Request], Work | None] = module.handle
         self.respond: Callable[[Request, Any], None] = (
-            module.respond if api.key in WITH_RESPOND else Request.reply
+            module.respond if api.key in WITH_RESPOND else Request.finish
         )
         self.event: Callable[[Request], GroupEvent] | None = getattr(
             module, "event", None

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from kohort.broker import telemetry
-from kohort.broker.api_counts import errors_in_pieces
+from kohort.broker.api_counts import errors_in, errors_in_pieces
 from kohort.broker.cluster.cluster import Node
 from kohort.broker.cluster.quotas import FETCH, PRODUCE, REQUEST
-from kohort.broker.coordinator.effects import Result, completed
+from kohort.broker.coordinator.effects import Result
 from kohort.broker.coordinator.events import Client
 from kohort.broker.flow_control import Unread
 from kohort.broker.long_work import Pace, Work
-from kohort.broker.template import Template
+from kohort.broker.template import Encoded, Template
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
-from kohort.protocol.fields import Buffer
+from kohort.protocol.fields import Buffer, fields_of
 from kohort.protocol.registry import Api
 from kohort.protocol.slotted import replace
 
@@ -39,6 +39,9 @@ JOIN_BELOW = 16 * 1024
 
 _HEAD = struct.Struct(">ii").pack
 _FLEXIBLE_HEAD = struct.Struct(">iix").pack
+_THROTTLE_TIME = struct.Struct(">i").pack
+_THROTTLE_TIME_SIZE = 4
+_NO_ERRORS: AbstractSet[int] = frozenset()
 _PRODUCE, _FETCH = 0, 1
 _JOIN_GROUP = 11
 """The only API with GROUP_MAX_SIZE_REACHED in its responses."""
@@ -54,16 +57,18 @@ class ResponseFormat:
 
     Attributes:
         api, version: see Args.
+        head: encodes the header: the size without its own 4 bytes, the correlation id.
+        head_size: the bytes of the header in that size.
         latest: the latest result of a `Replies`, and its template.
     """
 
     __slots__ = (
         "_encode",
         "_encode_in_pieces",
-        "_head",
-        "_head_size",
         "_template",
         "api",
+        "head",
+        "head_size",
         "latest",
         "version",
     )
@@ -82,22 +87,51 @@ class ResponseFormat:
         self._encode = api.response(version).encode_into
         self._encode_in_pieces = api.response(version).encode_in_pieces
         tagged = api.response_header_version(version) >= 1
-        self._head = _FLEXIBLE_HEAD if tagged else _HEAD
-        self._head_size = 5 if tagged else 4
+        self.head = _FLEXIBLE_HEAD if tagged else _HEAD
+        self.head_size = 5 if tagged else 4
 
     def frame(self, correlation_id: int, response: Any) -> list[Buffer]:
-        """Encodes a response as the parts of a frame; bytes are an encoded body."""
-        if type(response) is bytes:
-            return [self.framed(correlation_id, response)]
+        """Encodes a response as the parts of a frame."""
         parts: list[Buffer] = [b""]
         self._encode(response, parts.append)
-        size = self._head_size + sum(map(len, parts))
-        parts[0] = self._head(size, correlation_id)
+        size = self.head_size + sum(map(len, parts))
+        parts[0] = self.head(size, correlation_id)
         return parts if size > JOIN_BELOW else [b"".join(parts)]
 
-    def framed(self, correlation_id: int, body: bytes) -> bytes:
-        """The frame of an encoded body."""
-        return self._head(self._head_size + len(body), correlation_id) + body
+    def framed(self, correlation_id: int, body: Sequence[Buffer]) -> list[Buffer]:
+        """The parts of the frame of an encoded body.
+
+        Raises:
+            AnswerSizeError: it is longer than `LONGEST_ANSWER`.
+        """
+        size = self.head_size + sum(map(len, body))
+        if size > LONGEST_ANSWER:
+            raise AnswerSizeError(f"{LONGEST_ANSWER:,} bytes")
+        parts = [self.head(size, correlation_id), *body]
+        return parts if size > JOIN_BELOW else [b"".join(parts)]
+
+    def encode(self, response: Any) -> bytes:
+        """Encodes a response, without its header."""
+        parts: list[Buffer] = []
+        self._encode(response, parts.append)
+        return b"".join(parts)
+
+    def delayed(self, response: Any, wait_ms: int) -> Any:
+        """The response with a throttle time, if this version of it has one.
+
+        Of encoded ones only those that begin with it, as nearly all do.
+        """
+        kind = type(response)
+        if kind is bytes or kind is Encoded:
+            first = fields_of(self.api.response_class)[0]
+            if first.name != "throttle_time_ms" or not first.exists_in(self.version):
+                return response
+            start, *rest = [response] if kind is bytes else response.parts
+            start = _THROTTLE_TIME(wait_ms) + start[_THROTTLE_TIME_SIZE:]
+            return response._replace(parts=[start, *rest]) if rest else start
+        if hasattr(response, "throttle_time_ms"):
+            return replace(response, throttle_time_ms=wait_ms)
+        return response
 
     def template(self, result: Any) -> Template:
         """The template of the responses to a `Replies` with this result."""
@@ -108,34 +142,20 @@ class ResponseFormat:
             self.latest = result, template
         return template
 
-    def frame_around(
-        self,
-        correlation_id: int,
-        response: Any,
-        within: Callable[[bytes], list[Buffer]],
-    ) -> list[Buffer]:
-        """Like `frame`; `within` makes the parts of the body of the encoded response.
-
-        Raises:
-            AnswerSizeError: the response is longer than `LONGEST_ANSWER`.
-        """
-        encoded: list[Buffer] = []
-        self._encode(response, encoded.append)
-        parts = within(b"".join(encoded))
-        size = self._head_size + sum(map(len, parts))
-        if size > LONGEST_ANSWER:
-            raise AnswerSizeError(f"{LONGEST_ANSWER:,} bytes")
-        parts.insert(0, self._head(size, correlation_id))
-        return parts if size > JOIN_BELOW else [b"".join(parts)]
-
     def size_of(self, response: Any) -> int:
         """The bytes of a response as Kafka counts them for quotas."""
         parts: list[Buffer] = []
         self._encode(response, parts.append)
         return 4 + sum(map(len, parts))
 
-    def decoded(self, body: bytes) -> Any:
-        """Decodes a body."""
+    def decoded(self, response: Any) -> Any:
+        """Decodes a response that is encoded already."""
+        if type(response) is bytes:
+            body = response
+        elif type(response) is Encoded:
+            body = b"".join(response.parts)
+        else:
+            return response
         message, _ = self.api.response(self.version).decode(body, 0, len(body))
         return message
 
@@ -153,7 +173,7 @@ class ResponseFormat:
         """
         parts: list[Buffer] = [b""]
         encoded: list[Buffer] = []
-        size, counted = self._head_size, 0
+        size, counted = self.head_size, 0
         try:
             for _ in self._encode_in_pieces(response, encoded.append):
                 size += sum(map(len, encoded))
@@ -168,7 +188,7 @@ class ResponseFormat:
             unread.size -= counted
         size += sum(map(len, encoded))
         join_small(encoded, parts)
-        parts[0] = self._head(size, correlation_id)
+        parts[0] = self.head(size, correlation_id)
         return parts
 
 
@@ -188,6 +208,15 @@ def join_small(parts: list[Buffer], out: list[Buffer]) -> None:
             out.append(part)
     if small:
         out.append(b"".join(small))
+
+
+def _errors(answer: Any) -> AbstractSet[int] | None:
+    """The error codes in an answer; None if there is no answer."""
+    if answer is None:
+        return None
+    if type(answer) is bytes:
+        return _NO_ERRORS
+    return errors_in(answer) if type(answer) is not Encoded else answer.errors
 
 
 class AnswerSizeError(Exception):
@@ -300,19 +329,11 @@ class Request:
 
         The rest of the response is encoded once for all of them.
         """
-        if self.node.cluster.quotas.is_used:
-            self.answer(completed(result, value))
-            return
-        form = self._format
-        counters = self.node.counters
-        if counters is not None:
-            counters.answered(form.api, form.version, self.started, None)
         try:
-            known, template = form.latest
+            known, template = self._format.latest
             if template is None or known is not result:
-                template = form.template(result)
-            frame = template.framed(self._correlation_id, value)
-            self.peer.send(self, [frame])
+                template = self._format.template(result)
+            self.finish(template.filled(value))
         except Exception as error:  # noqa: BLE001 - see `_not_answered`
             self._not_answered(error)
 
@@ -360,62 +381,48 @@ class Request:
         )
         self.peer.abort()
 
-    def reply(self, response: Any) -> None:
-        """Sends the response: a message, or bytes of an encoded body."""
-        if self.node.cluster.quotas.is_used:
-            response = self._throttled(response)
-        counters = self.node.counters
-        if counters is not None:
-            counters.answered(self.api, self.version, self.started, response)
-        form = self._format
-        if form.api.key == _JOIN_GROUP:
-            response = self._numbered(response)
-        if type(response) is bytes:
-            parts: list[Buffer] = [form.framed(self._correlation_id, response)]
-        else:
-            parts = form.frame(self._correlation_id, response)
-        self.peer.send(self, parts)
+    # -- the way out
 
-    def reply_encoded(self, body: bytes) -> None:
-        """Sends an encoded body that has no error code; few others are equal to it."""
-        if self.node.cluster.quotas.is_used:
-            self.reply(self._format.decoded(body))
-            return
-        counters = self.node.counters
-        if counters is not None:
-            counters.answered(self.api, self.version, self.started, None)
-        self.peer.send(self, [self._format.framed(self._correlation_id, body)])
+    is_under_plan: ClassVar = False
+    """Whether a plan of faults looks at the answer; see `FaultyRequest`."""
 
-    def reply_around(
-        self,
-        response: Any,
-        within: Callable[[bytes], list[Buffer]],
-        errors: AbstractSet[int],
-    ) -> None:
-        """Sends a response whose rows are encoded already.
+    def encode(self, response: Any) -> bytes:
+        """Encodes a message of the response, for `Encoded`."""
+        return self._format.encode(response)
+
+    def finish(self, answer: Any) -> None:
+        """Sends the answer: the one way out of a request.
 
         Args:
-            response: the message without these rows.
-            within: makes the parts of the body: the encoded message with the rows.
-            errors: the error codes in the rows.
+            answer: the response. A message; or the bytes of an encoded one without an
+                error; or `Encoded`; or None if the client expects none.
 
         Raises:
             AnswerSizeError: the response is longer than `LONGEST_ANSWER`.
         """
-        if self.node.cluster.quotas.is_used:
-            response = self._throttled(response)
-        parts = self._format.frame_around(self._correlation_id, response, within)
-        counters = self.node.counters
-        if counters is not None:
-            counters.answered_with(self.api, self.started, errors)
+        node, form = self.node, self._format
+        if self.is_under_plan or node.cluster.quotas.is_used:
+            answer = self._changed(answer)
+        parts: list[Buffer]
+        if type(answer) is bytes:
+            size = form.head_size + len(answer)
+            parts = [form.head(size, self._correlation_id) + answer]
+        elif type(answer) is Encoded:
+            parts = form.framed(self._correlation_id, answer.parts)
+        elif answer is None:
+            parts = []
+        else:
+            parts = form.frame(self._correlation_id, self._numbered(answer))
+        if self.is_under_plan or node.counters is not None:
+            self._count(_errors(answer))
         self.peer.send(self, parts)
 
-    def reply_in_pieces(
+    def finish_in_pieces(
         self, response: Any, pace: Pace | None = None
     ) -> Iterable[None]:
-        """Sends a response that may be long; for handlers that are generators.
+        """The same for a response that may be long; for handlers that are generators.
 
-            yield from request.reply_in_pieces(response, pace)
+            yield from request.finish_in_pieces(response, pace)
 
         It is encoded in pieces of less than a millisecond. The response must not change
         meanwhile.
@@ -426,36 +433,32 @@ class Request:
                 are encoded at once, which costs less.
         """
         if pace is not None and pace.is_short:
-            self.reply(response)
+            self.finish(response)
             return ()
-        return self._reply_in_pieces(response)
+        return self._finish_in_pieces(response)
 
-    def _reply_in_pieces(self, response: Any) -> Generator[None, None, None]:
-        if self.node.cluster.quotas.is_used:
-            response = self._throttled(response)
-        if self._format.api.key == _JOIN_GROUP:
-            response = self._numbered(response)
-        unread = self.node.cluster.unread
+    def _finish_in_pieces(self, response: Any) -> Generator[None, None, None]:
+        node = self.node
+        if self.is_under_plan or node.cluster.quotas.is_used:
+            response = self._changed(response)
         parts = yield from self._format.frame_in_pieces(
-            self._correlation_id, response, unread
+            self._correlation_id, self._numbered(response), node.cluster.unread
         )
-        counters = self.node.counters
-        if counters is not None:
-            errors = yield from errors_in_pieces(response)
-            counters.answered_with(self.api, self.started, errors)
+        if self.is_under_plan or node.counters is not None:
+            self._count((yield from errors_in_pieces(response)))
         self.peer.send(self, parts)
 
-    def reply_nothing(self) -> None:
-        """Ends a request that expects no response (Produce with acks 0)."""
-        if self.node.cluster.quotas.is_used:
-            self._throttled(None)
-        counters = self.node.counters
-        if counters is not None:
-            counters.answered(self.api, self.version, self.started, None)
-        self.peer.send(self, [])
+    def _changed(self, answer: Any) -> Any:
+        """The answer that is sent in place of the handler's."""
+        return self._throttled(answer) if self.node.cluster.quotas.is_used else answer
+
+    def _count(self, errors: AbstractSet[int] | None) -> None:
+        """Counts the request as answered, with these error codes."""
+        if self.node.counters is not None:
+            self.node.counters.answered(self.api, self.started, errors or _NO_ERRORS)
 
     def _throttled(self, response: Any) -> Any:
-        """The response with the client's throttle time; stops reading meanwhile.
+        """The answer with the client's throttle time; stops reading meanwhile.
 
         As in Kafka, a throttled Fetch gets no records, and the client fetches again.
         """
@@ -465,6 +468,7 @@ class Request:
             quotas.count(PRODUCE, client_id, self.size)
             wait_ms = max(wait_ms, quotas.throttle_ms(PRODUCE, client_id))
         elif self._format.api.key == _FETCH:
+            response = self._format.decoded(response)
             size = self._format.size_of(response)
             quotas.count(FETCH, client_id, size)
             wait_ms = max(wait_ms, quotas.throttle_ms(FETCH, client_id))
@@ -477,11 +481,7 @@ class Request:
         if not wait_ms:
             return response
         self.peer.throttle(wait_ms)
-        if type(response) is bytes:
-            response = self._format.decoded(response)
-        if hasattr(response, "throttle_time_ms"):
-            return replace(response, throttle_time_ms=wait_ms)
-        return response
+        return self._format.delayed(response, wait_ms)
 
     def _numbered(self, response: Any) -> Any:
         """A JoinGroup response, GROUP_MAX_SIZE_REACHED in the client's numbering.
@@ -489,7 +489,10 @@ class Request:
         KIP-389's text says 77, Apache Kafka's clients only know 81. This is the only
         place that decides which one is sent (``wire.error.numbering``).
         """
-        if response.error_code != ErrorCode.GROUP_MAX_SIZE_REACHED:
+        if (
+            self._format.api.key != _JOIN_GROUP
+            or response.error_code != ErrorCode.GROUP_MAX_SIZE_REACHED
+        ):
             return response
         numbering = self.node.cluster.config["wire.error.numbering"]
         if numbering == "apache" or (

@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, ClassVar, Final, cast
 
-from kohort.broker.api_counts import errors_in, errors_in_pieces, name_of
+from kohort.broker.api_counts import errors_in, name_of
 from kohort.broker.clock import ns
 from kohort.broker.connection import Connection
-from kohort.broker.coordinator.effects import Result, completed
 from kohort.broker.dispatch import ROUTES, Route, Routes
 from kohort.broker.faults.answers import error_answer
 from kohort.broker.faults.facts import Facts
@@ -44,6 +43,7 @@ from kohort.broker.faults.rows import Errors, has_rows, is_of_rows, split
 from kohort.broker.faults.rule import Rule
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request
+from kohort.broker.template import Encoded
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import Buffer
 from kohort.protocol.framing import Frame, Received
@@ -397,14 +397,14 @@ def _answer_error(request: Request, rule: Rule, *, in_rows: bool = False) -> Wor
     """Answers with the rule's error; as in Kafka, acks 0 closes the connection."""
     if _is_without_acks(request):
         _fail_unanswered(request, rule)
-        request.reply_nothing()
+        request.finish(None)
         return
     code = ErrorCode[rule.error or ""]
     response = yield from error_answer(request, code, _why(rule), in_rows=in_rows)
     if isinstance(response, bytes):
-        cast("FaultyRequest", request).answer_with(response, code.name)
+        request.finish(Encoded([response], {code}))
     else:
-        yield from request.reply_in_pieces(response)
+        yield from request.finish_in_pieces(response)
 
 
 def _why(rule: Rule) -> str:
@@ -446,56 +446,7 @@ class FaultyRequest(Request):
 
     __slots__ = ()
 
-    def answer_alike(self, result: Result, value: str | bytes) -> None:
-        """Takes the result as `answer` does: a rule may change the response."""
-        self.answer(completed(result, value))
-
-    def reply(self, response: Any) -> None:
-        """Sends the response, as rules change it."""
-        response = self._changed(response)
-        row = self._row()
-        if row is not None:
-            message = response
-            if type(response) is bytes:
-                message = self._format.decoded(response)
-            row.error = _names(errors_in(message))
-        super().reply(response)
-
-    def reply_encoded(self, body: bytes) -> None:
-        """Sends an encoded body; it is decoded, as a rule may change it."""
-        self.reply(self._format.decoded(body))
-
-    def reply_around(
-        self,
-        response: Any,
-        within: Callable[[bytes], list[Buffer]],
-        errors: AbstractSet[int],
-    ) -> None:
-        """Sends a response whose rows are encoded; decodes it for errors in rows."""
-        link = self._link()
-        if link is not None and link.errors is not None:
-            encoded = self.api.response(self.version).encode(response)
-            self.reply_encoded(b"".join(within(encoded)))
-            return
-        response = self._changed(response)
-        row = self._row()
-        if row is not None:
-            row.error = _names(errors_in(response) | errors)
-        super().reply_around(response, within, errors)
-
-    def reply_nothing(self) -> None:
-        """Ends a request without a response; as in Kafka, an error closes for it."""
-        link = self._link()
-        if link is not None and link.errors is not None:
-            _fail_unanswered(self, link.errors.rule)
-        super().reply_nothing()
-
-    def _reply_in_pieces(self, response: Any) -> Generator[None, None, None]:
-        response = self._changed(response)
-        row = self._row()
-        if row is not None:
-            row.error = _names((yield from errors_in_pieces(response)))
-        yield from super()._reply_in_pieces(response)
+    is_under_plan = True
 
     def _link(self) -> Link | None:
         """The state of its connection; None if there is none."""
@@ -508,34 +459,35 @@ class FaultyRequest(Request):
         link = self._link()
         return None if link is None else link.row
 
-    def _changed(self, response: Any) -> Any:
-        """The response with the errors of its rows, and the throttle time of a rule."""
+    def _changed(self, answer: Any) -> Any:
+        """The answer with the errors of its rows, and the throttle time of a rule."""
         link = self._link()
         if link is not None and link.errors is not None:
-            if type(response) is bytes:
-                response = self._format.decoded(response)
-            response = link.errors.join(response)
+            if answer is None:
+                # As in Kafka, an error closes the connection.
+                _fail_unanswered(self, link.errors.rule)
+            else:
+                answer = link.errors.join(self._format.decoded(answer))
             link.errors = None
         rule = None if link is None else link.struck.get(THROTTLE)
         if rule is None or rule.is_over:
-            return response
+            return super()._changed(answer)
         self.throttle_ms = max(self.throttle_ms, rule.throttle_ms or 0)
-        is_done_later = self.node.cluster.quotas.is_used
-        return response if is_done_later else self._throttled(response)
+        return self._throttled(answer)
+
+    def _count(self, errors: AbstractSet[int] | None) -> None:
+        """Counts the request, and completes its row in the record of requests."""
+        row = self._row()
+        if row is not None and errors is not None:
+            row.error = ", ".join(map(name_of, sorted(errors))) or "NONE"
+        super()._count(errors)
 
     def answer_again(self, body: bytes) -> None:
         """Sends an earlier response, without its head, in answer to this request."""
         # The message is preceded by the end of a flexible header: no tagged field.
-        start = self.api.response_header_version(self.version)
-        self.answer_with(body, _names(errors_in(self._format.decoded(body[start:]))))
-
-    def answer_with(self, body: bytes, error: str) -> None:
-        """Sends an encoded response, without its head."""
-        row = self._row()
-        if row is not None:
-            row.error = error
-        head = struct.pack(">ii", len(body) + 4, self._correlation_id)
-        self.peer.send(self, [head, body])
+        message = body[self.api.response_header_version(self.version) :]
+        errors = errors_in(self._format.decoded(message))
+        self.finish(Encoded([message], errors))
 
     def twin(self, peer: Unheard) -> Request:
         """The same request, whose response goes elsewhere."""
@@ -548,10 +500,6 @@ class FaultyRequest(Request):
             self.node,
             peer,
         )
-
-
-def _names(errors: Any) -> str:
-    return ", ".join(map(name_of, sorted(errors))) or "NONE"
 
 
 class Unheard:

@@ -135,7 +135,7 @@ def _answer(request: Request, rows: _Rows, pace: Pace, *, has_error: bool) -> Wo
             # Without acks the client expects no response; Kafka closes the connection
             # instead.
             request.peer.fail("a Produce without acks failed")
-        request.reply_nothing()
+        request.finish(None)
         return
     responses = yield from map_in_pieces(
         lambda topic: TopicProduceResponse(*topic, list(rows[topic].values())),
@@ -148,9 +148,9 @@ def _answer(request: Request, rows: _Rows, pace: Pace, *, has_error: bool) -> Wo
     response = ProduceResponse(responses, 0, endpoints)
     if has_error or not pace.is_short:
         # Refused records are listed one by one (KIP-467).
-        yield from request.reply_in_pieces(response)
+        yield from request.finish_in_pieces(response)
     else:
-        request.reply(response)
+        request.finish(response)
 
 
 def _why_no_transaction(batches: _Batches) -> BatchError | None:

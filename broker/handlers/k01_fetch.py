@@ -82,14 +82,14 @@ def handle(request: Request) -> Work:
             message.session_id, message.session_epoch, by_id, node.cluster.clock.now()
         )
         if isinstance(found, ErrorCode):
-            request.reply(FetchResponse(0, found))
+            request.finish(FetchResponse(0, found))
             return
         if not (yield from _update(request, found, asked)):
-            request.reply(FetchResponse(0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+            request.finish(FetchResponse(0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
             return
         if not found.partitions:
             node.fetch_sessions.close(found.id)
-            request.reply(FetchResponse())
+            request.finish(FetchResponse())
             return
         fetch = _Fetch(
             request, list(found.partitions.values()), found, is_incremental=True
@@ -422,9 +422,9 @@ class _Fetch:
         yield from answer.add_absent()
         response = answer.response(self._request)
         if len(partitions) > _ROWS or size > PIECE:
-            yield from self._request.reply_in_pieces(response)
+            yield from self._request.finish_in_pieces(response)
         else:
-            self._request.reply(response)
+            self._request.finish(response)
 
     def _read_long(
         self, partition: Partition, offset: int, limit: int, is_first: bool

@@ -73,9 +73,9 @@ def handle(request: Request) -> Work:
     topics = [ListOffsetsTopicResponse(name, some) for name, some in rows.items()]
     response = ListOffsetsResponse(0, topics)
     if count < _PIECE:
-        request.reply(response)
+        request.finish(response)
     else:
-        yield from request.reply_in_pieces(response)
+        yield from request.finish_in_pieces(response)
 
 
 def _times(
@@ -105,7 +105,7 @@ def _fail(request: Request) -> Work:
         topics.append(ListOffsetsTopicResponse(wanted.name, rows))
         if pace.spend(1):
             yield
-    yield from request.reply_in_pieces(ListOffsetsResponse(0, topics), pace)
+    yield from request.finish_in_pieces(ListOffsetsResponse(0, topics), pace)
 
 
 def _partition(

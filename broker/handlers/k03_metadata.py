@@ -12,6 +12,7 @@ from kohort.broker.handlers.topic_rows import TopicRows
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
+from kohort.broker.template import Encoded
 from kohort.broker.topics.topic import (
     INTERNAL_TOPICS,
     METADATA_TOPIC,
@@ -79,7 +80,7 @@ def _refuse(request: Request, error: ErrorCode, pace: Pace) -> Work:
         topics.append(MetadataResponseTopic(error, asked.name or "", asked.topic_id))
         if pace.spend(_TOPIC_COST):
             yield
-    yield from request.reply_in_pieces(
+    yield from request.finish_in_pieces(
         MetadataResponse(topics=topics, error_code=error), pace
     )
 
@@ -248,4 +249,5 @@ def _reply(request: Request, rows: TopicRows) -> None:
         if message.include_cluster_authorized_operations
         else acl_bits.NOT_ASKED_FOR,
     )
-    request.reply_around(response, rows.within, rows.errors)
+    parts = rows.within(request.encode(response))
+    request.finish(Encoded(parts, rows.errors))

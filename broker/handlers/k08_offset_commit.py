@@ -25,6 +25,7 @@ from kohort.broker.handlers.commits import (
 from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import Pace, Work, map_in_pieces
 from kohort.broker.request import Request
+from kohort.broker.template import Encoded, with_error
 from kohort.broker.topics.topic import Topic
 from kohort.broker.topics.topics import Topics
 from kohort.protocol.apis.k08_offset_commit import (
@@ -53,7 +54,7 @@ _PUBLISHED_COST = 1
 """Cost of an event about one unknown partition."""
 _MOST_PUBLISHED = 1000
 """Unknown partitions in one event; a client rarely has one."""
-_BODIES: Final[RowCache[tuple[Any, ...], bytes]] = RowCache()
+_ANSWERS: Final[RowCache[tuple[Any, ...], bytes | Encoded]] = RowCache()
 """Encoded responses with the same error code for all partitions: by version, code, and
 name, id and partitions of each topic."""
 _NAME_PER_ROW = 32
@@ -87,8 +88,8 @@ class _Kept(NamedTuple):
     partitions: tuple[int, ...]
     leader_epochs: tuple[int, ...]
     metadata: tuple[str | None, ...]
-    body: bytes
-    """The encoded response, without an error."""
+    answer: bytes | Encoded
+    """The response, without an error."""
 
 
 _LOG_END = attrgetter("log_end_offset")
@@ -126,7 +127,7 @@ def _kept(topics: Topics, version: int, wanted: RepeatedTopics) -> _Kept | None:
         offsets.partitions,
         offsets.leader_epochs,
         offsets.metadata,
-        _body_for(version, ErrorCode.NONE, wanted),
+        _answer_for(version, ErrorCode.NONE, wanted),
     )
     return kept
 
@@ -174,30 +175,27 @@ def respond(request: Request, result: CommitResult) -> None:
     topics = message.topics
     kept = topics.layout.kept if type(topics) is RepeatedTopics else None
     if kept is not None and not result.error_code:
-        request.reply_encoded(kept.body)
-        return
-    body = _body_for(request.version, result.error_code, topics)
-    if result.error_code:
-        request.reply(body)
+        request.finish(kept.answer)
     else:
-        request.reply_encoded(body)
+        request.finish(_answer_for(request.version, result.error_code, topics))
 
 
-def _body_for(
+def _answer_for(
     version: int, error_code: int, wanted: Sequence[OffsetCommitRequestTopic]
-) -> bytes:
-    """The encoded response with the same error code for all partitions."""
+) -> bytes | Encoded:
+    """The response with the same error code for all partitions."""
     key: list[Any] = [version, error_code]
     rows = 0
     for topic in wanted:
         indexes = tuple(map(_INDEX, topic.partitions))
         key += topic.name, topic.topic_id, indexes
         rows += len(indexes) + len(topic.name) // _NAME_PER_ROW
-    body = _BODIES.get((*key,))
-    if body is None:
+    answer = _ANSWERS.get((*key,))
+    if answer is None:
         body = _body(version, error_code, wanted)
-        _BODIES.keep((*key,), body, rows)
-    return body
+        answer = with_error(body, error_code)
+        _ANSWERS.keep((*key,), answer, rows)
+    return answer
 
 
 def _body(
@@ -362,4 +360,4 @@ def _reply(request: Request, found: _Found, result: CommitResult, pace: Pace) ->
     topics = yield from map_in_pieces(
         lambda each: OffsetCommitResponseTopic(*each), answers, pace
     )
-    yield from request.reply_in_pieces(OffsetCommitResponse(0, topics), pace)
+    yield from request.finish_in_pieces(OffsetCommitResponse(0, topics), pace)

@@ -64,7 +64,7 @@ def handle(request: Request) -> Work:
             yield
     # The rows of a repeated group are not counted again.
     counted = pace if len(answers) == 1 else None
-    yield from request.reply_in_pieces(OffsetFetchResponse(0, (), 0, answers), counted)
+    yield from request.finish_in_pieces(OffsetFetchResponse(0, (), 0, answers), counted)
 
 
 def _fetched(
@@ -127,7 +127,7 @@ def _reply_of_one(request: Request, found: Found, pace: Pace) -> Work:
         answers.append(OffsetFetchResponseTopic(name, partitions))
         if pace.spend(_ROW_COST):
             yield
-    yield from request.reply_in_pieces(OffsetFetchResponse(0, answers, error), pace)
+    yield from request.finish_in_pieces(OffsetFetchResponse(0, answers, error), pace)
 
 
 # -- from v8 on

@@ -54,10 +54,10 @@ def handle(request: Request) -> Work:
             if pace.spend(_KEY_COST + len(key) // _HASHED):
                 yield
         answer = FindCoordinatorResponse(coordinators=found_all)
-        yield from request.reply_in_pieces(answer)
+        yield from request.finish_in_pieces(answer)
         return
     found = _coordinator(request, message.key, can_find=can_find)
-    request.reply(
+    request.finish(
         FindCoordinatorResponse(
             0,
             found.error_code,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kohort.broker.coordinator.effects import JoinResult
 from kohort.broker.coordinator.events import Join
 from kohort.broker.request import Request
-from kohort.broker.template import Template, length_of
+from kohort.broker.template import Encoded, Template, length_of
 from kohort.protocol.apis.k11_join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -87,7 +87,7 @@ def respond(request: Request, result: JoinResult) -> None:
     if result.members:
         _respond_to_leader(request, result)
     else:
-        request.reply(_response(version, result))
+        request.finish(_response(version, result))
 
 
 def _response(version: int, result: JoinResult) -> JoinGroupResponse:
@@ -120,15 +120,14 @@ def _respond_to_leader(request: Request, result: JoinResult) -> None:
             behind = encode(row)[width or 1 :]
         name = member_id.encode()
         parts += length_of(name, width), name, behind
-    rows = b"".join(parts)
-
-    def within(body: bytes) -> list[Buffer]:
-        if is_flexible:
-            # It ends with the array, and no tagged fields.
-            return [body[:-2], uvarint(len(result.members) + 1), rows, body[-1:]]
-        return [body[:-4], struct.pack(">i", len(result.members)), rows]
-
-    request.reply_around(_response(version, result), within, frozenset())
+    rows, body = b"".join(parts), request.encode(_response(version, result))
+    if is_flexible:
+        # It ends with the array, and no tagged fields.
+        count = uvarint(len(result.members) + 1)
+        answer: list[Buffer] = [body[:-2], count, rows, body[-1:]]
+    else:
+        answer = [body[:-4], struct.pack(">i", len(result.members)), rows]
+    request.finish(Encoded(answer, frozenset()))
 
 
 def template(api: Api, version: int, result: JoinResult) -> Template:
@@ -137,5 +136,4 @@ def template(api: Api, version: int, result: JoinResult) -> Template:
     is_flexible = api.is_flexible(version)
     # Behind the member id: no members, no tagged fields.
     behind, width = (2, 0) if is_flexible else (4, 2)
-    is_tagged = api.response_header_version(version) >= 1
-    return Template(body, behind, width, is_tagged=is_tagged)
+    return Template(body, behind, width)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from kohort.broker.coordinator.effects import HeartbeatResult
 from kohort.broker.coordinator.events import Heartbeat
 from kohort.broker.request import Request
+from kohort.broker.template import Encoded, with_error
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.registry import BY_NAME
 
-_bodies: dict[tuple[int, int], bytes] = {}
-"""Encoded responses by (version, error code), which are all they contain."""
+_answers: dict[tuple[int, int], bytes | Encoded] = {}
+"""Responses by (version, error code), which are all they contain."""
 
 
 def event(request: Request) -> Heartbeat:
@@ -33,11 +34,11 @@ def handle(request: Request) -> None:
 def respond(request: Request, result: HeartbeatResult) -> None:
     """Answers the request."""
     key = request.version, result.error_code
-    request.reply(_bodies.get(key) or _body(*key))
+    request.finish(_answers.get(key) or _answer(*key))
 
 
-def _body(version: int, error_code: int) -> bytes:
+def _answer(version: int, error_code: int) -> bytes | Encoded:
     response = HeartbeatResponse(0, error_code)
     body = BY_NAME["Heartbeat"].response(version).encode(response)
-    _bodies[version, error_code] = body
-    return body
+    answer = _answers[version, error_code] = with_error(body, error_code)
+    return answer

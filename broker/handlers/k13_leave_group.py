@@ -60,7 +60,7 @@ def _reply(request: Request, results: list[LeaveResult]) -> Work:
     members = (m for each in results for m in each.members)
     rows = yield from map_in_pieces(lambda m: MemberResponse(*m), members, Pace())
     answer = LeaveGroupResponse(0, error, () if error else rows)
-    yield from request.reply_in_pieces(answer)
+    yield from request.finish_in_pieces(answer)
 
 
 def respond(request: Request, result: LeaveResult) -> None:
@@ -68,6 +68,6 @@ def respond(request: Request, result: LeaveResult) -> None:
     error_code, members = result.error_code, result.members
     if request.version < 3 and not error_code and members:
         error_code = members[0][2]
-    request.reply(
+    request.finish(
         LeaveGroupResponse(0, error_code, [MemberResponse(*m) for m in members])
     )

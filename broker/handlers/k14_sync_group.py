@@ -27,7 +27,7 @@ def handle(request: Request) -> Work | None:
         request.client.connection or 0, message.group_id, message.member_id
     )
     if len(message.assignments) > MOST:
-        request.reply(SyncGroupResponse(0, ErrorCode.INVALID_REQUEST))
+        request.finish(SyncGroupResponse(0, ErrorCode.INVALID_REQUEST))
         return None
     if len(message.assignments) > _SLICE:
         return _in_parts(request)
@@ -66,7 +66,7 @@ def _submit(request: Request, assignments: Sequence[tuple[str, bytes]]) -> None:
 
 def respond(request: Request, result: SyncResult) -> None:
     """Answers the request."""
-    request.reply(SyncGroupResponse(0, *result))
+    request.finish(SyncGroupResponse(0, *result))
 
 
 def template(api: Api, version: int, result: SyncResult) -> Template:
@@ -74,5 +74,4 @@ def template(api: Api, version: int, result: SyncResult) -> Template:
     body = api.response(version).encode(SyncGroupResponse(0, *result))
     # Behind the assignment: no tagged fields.
     behind, width = (1, 0) if api.is_flexible(version) else (0, 4)
-    is_tagged = api.response_header_version(version) >= 1
-    return Template(body, behind, width, is_tagged=is_tagged)
+    return Template(body, behind, width)

@@ -41,7 +41,7 @@ def handle(request: Request) -> Work:
         described.append(group)
         if pace.spend(_GROUP_COST):
             yield
-    yield from request.reply_in_pieces(DescribeGroupsResponse(0, described))
+    yield from request.finish_in_pieces(DescribeGroupsResponse(0, described))
 
 
 def _described(

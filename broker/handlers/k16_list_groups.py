@@ -37,7 +37,7 @@ def handle(request: Request) -> Work:
     )
     drivers = request.node.cluster.shards.drivers(request.node.id)
     if drivers is None:
-        request.reply(ListGroupsResponse(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        request.finish(ListGroupsResponse(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         return
     wanted = _known(states, GroupState)
     of_types = _known(types, (GROUP_TYPE,))
@@ -51,7 +51,7 @@ def handle(request: Request) -> Work:
                 yield
         if pace.spend(1):
             yield
-    yield from request.reply_in_pieces(ListGroupsResponse(0, 0, groups))
+    yield from request.finish_in_pieces(ListGroupsResponse(0, 0, groups))
 
 
 def _known(filters: Counter[str], known: Iterable[str]) -> Sequence[str]:

@@ -18,4 +18,4 @@ def handle(request: Request) -> None:
             client=request.client.id,
             reason="SASL on a plaintext port; set security.protocol=PLAINTEXT",
         )
-    request.reply(SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE))
+    request.finish(SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE))

@@ -27,14 +27,14 @@ def handle(request: Request) -> None:
         name = message.client_software_name
         version = message.client_software_version
         if not (_SOFTWARE(name) and _SOFTWARE(version)):
-            request.reply(ApiVersionsResponse(ErrorCode.INVALID_REQUEST))
+            request.finish(ApiVersionsResponse(ErrorCode.INVALID_REQUEST))
             return
         request.peer.software_name = name
         request.peer.software_version = version
     cluster = request.node.cluster
     apis = cluster.apis.values()
     keys = [ApiVersion(api.key, api.advertised, api.newest) for api in apis]
-    request.reply(
+    request.finish(
         ApiVersionsResponse(
             ErrorCode.NONE,
             keys,

@@ -64,7 +64,7 @@ def _create(request: Request) -> Work:
             results.append(_refused(topic, error))
             if pace.spend(_COUNTED_COST):
                 yield
-    yield from request.reply_in_pieces(CreateTopicsResponse(0, results))
+    yield from request.finish_in_pieces(CreateTopicsResponse(0, results))
 
 
 def _created(

@@ -46,7 +46,7 @@ def _delete(request: Request) -> Work:
             results.append(_refused(w, error))
             if pace.spend(_FOUND_COST):
                 yield
-        yield from request.reply_in_pieces(DeleteTopicsResponse(0, results))
+        yield from request.finish_in_pieces(DeleteTopicsResponse(0, results))
         return
     found: dict[_Key, Topic | RefusedError] = {}
     for w in wanted:
@@ -59,7 +59,7 @@ def _delete(request: Request) -> Work:
         if pace.spend(_FOUND_COST):
             yield
     yield from _deleted(request, found, pace, results)
-    yield from request.reply_in_pieces(DeleteTopicsResponse(0, results))
+    yield from request.finish_in_pieces(DeleteTopicsResponse(0, results))
 
 
 def _deleted(

@@ -47,7 +47,7 @@ def handle(request: Request) -> Work:
         results.append(DeleteRecordsTopicResult(name, rows))
         if pace.spend(_ROW_COST):
             yield
-    yield from request.reply_in_pieces(DeleteRecordsResponse(0, results))
+    yield from request.finish_in_pieces(DeleteRecordsResponse(0, results))
 
 
 def _deleted(

@@ -43,7 +43,7 @@ def handle(request: Request) -> None:
         except StorageError:
             _refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
-        request.reply(InitProducerIdResponse(0, 0, producer_id, 0))
+        request.finish(InitProducerIdResponse(0, 0, producer_id, 0))
 
 
 def respond(request: Request, result: InitProducerResult) -> None:
@@ -51,10 +51,10 @@ def respond(request: Request, result: InitProducerResult) -> None:
     error = result.error_code
     if error == ErrorCode.PRODUCER_FENCED and request.version < 4:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
-    request.reply(
+    request.finish(
         InitProducerIdResponse(0, error, result.producer_id, result.producer_epoch)
     )
 
 
 def _refuse(request: Request, error: ErrorCode) -> None:
-    request.reply(InitProducerIdResponse(0, error, _NONE, _NONE))
+    request.finish(InitProducerIdResponse(0, error, _NONE, _NONE))

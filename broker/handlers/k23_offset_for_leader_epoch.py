@@ -33,7 +33,7 @@ def handle(request: Request) -> Work:
         results.append(OffsetForLeaderTopicResult(wanted.topic, ends))
         if pace.spend(_ROW_COST):
             yield
-    yield from request.reply_in_pieces(OffsetForLeaderEpochResponse(0, results))
+    yield from request.finish_in_pieces(OffsetForLeaderEpochResponse(0, results))
 
 
 def _end(

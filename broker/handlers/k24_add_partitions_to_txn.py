@@ -135,7 +135,7 @@ def _reply(
         )
     else:
         answer = AddPartitionsToTxnResponse(0, 0, rows)
-    yield from request.reply_in_pieces(answer)
+    yield from request.finish_in_pieces(answer)
 
 
 def _equal_rows(

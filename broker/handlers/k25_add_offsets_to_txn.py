@@ -20,7 +20,7 @@ def handle(request: Request) -> None:
         index = request.node.cluster.shards.index_of(message.group_id)
     except StorageError:
         # The disk has no room for the topic.
-        request.reply(AddOffsetsToTxnResponse(0, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        request.finish(AddOffsetsToTxnResponse(0, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     event = AddPartitions(
         request,
@@ -41,4 +41,4 @@ def respond(request: Request, result: AddPartitionsResult) -> None:
     error = result.error_code
     if error == ErrorCode.PRODUCER_FENCED and request.version < 2:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
-    request.reply(AddOffsetsToTxnResponse(0, error))
+    request.finish(AddOffsetsToTxnResponse(0, error))

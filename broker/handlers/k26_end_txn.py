@@ -28,4 +28,4 @@ def respond(request: Request, result: EndTransactionResult) -> None:
     error = result.error_code
     if error == ErrorCode.PRODUCER_FENCED and request.version < 2:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
-    request.reply(EndTxnResponse(0, error, result.producer_id, result.producer_epoch))
+    request.finish(EndTxnResponse(0, error, result.producer_id, result.producer_epoch))

@@ -123,4 +123,4 @@ def _reply(request: Request, places: list[_Place], codes: Sequence[int]) -> Work
             if pace.spend(1):
                 yield
         markers.append(WritableTxnMarkerResult(producer_id, some))
-    yield from request.reply_in_pieces(WriteTxnMarkersResponse(markers), pace)
+    yield from request.finish_in_pieces(WriteTxnMarkersResponse(markers), pace)

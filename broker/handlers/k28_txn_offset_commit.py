@@ -207,7 +207,7 @@ class _Commit:
             self._pace,
         )
         response = TxnOffsetCommitResponse(0, topics)
-        yield from self.request.reply_in_pieces(response, self._pace)
+        yield from self.request.finish_in_pieces(response, self._pace)
 
 
 class _Verified:

@@ -70,7 +70,7 @@ def handle(request: Request) -> Work:
         results.append(result)
         if pace.spend(_RESOURCE_COST + _KEY_COST * len(result.configs)):
             yield
-    yield from request.reply_in_pieces(DescribeConfigsResponse(0, results))
+    yield from request.finish_in_pieces(DescribeConfigsResponse(0, results))
 
 
 def _refused(

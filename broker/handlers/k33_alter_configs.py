@@ -28,7 +28,7 @@ def handle(request: Request) -> Work:
 
     altered = yield from alter(request, _check, change)
     rows = [AlterConfigsResourceResponse(*row) for row in altered]
-    yield from request.reply_in_pieces(AlterConfigsResponse(0, rows))
+    yield from request.finish_in_pieces(AlterConfigsResponse(0, rows))
 
 
 def _check(resource: Any) -> None:

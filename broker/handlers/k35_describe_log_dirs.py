@@ -29,7 +29,7 @@ def handle(request: Request) -> Work:
     if cluster.is_on_disk:
         total, _, usable = shutil.disk_usage(cluster.log_dir)
     result = DescribeLogDirsResult(0, cluster.log_dir, topics, total, usable)
-    yield from request.reply_in_pieces(DescribeLogDirsResponse(0, 0, [result]))
+    yield from request.finish_in_pieces(DescribeLogDirsResponse(0, 0, [result]))
 
 
 def _topics(request: Request) -> Generator[None, None, list[DescribeLogDirsTopic]]:

@@ -9,7 +9,7 @@ from kohort.protocol.errors import ErrorCode
 
 def handle(request: Request) -> None:
     """Answers that the connection needs no authentication; it stays open."""
-    request.reply(
+    request.finish(
         SaslAuthenticateResponse(
             ErrorCode.ILLEGAL_SASL_STATE, "this listener has no authentication"
         )

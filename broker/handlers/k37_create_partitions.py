@@ -47,7 +47,7 @@ def _grow(request: Request) -> Work:
                 yield
     else:
         yield from _all_grown(request, times, pace, results)
-    yield from request.reply_in_pieces(CreatePartitionsResponse(0, results))
+    yield from request.finish_in_pieces(CreatePartitionsResponse(0, results))
 
 
 def _all_grown(

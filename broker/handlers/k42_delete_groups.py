@@ -41,4 +41,4 @@ def _reply(
         zip(names, results, strict=True),
         Pace(),
     )
-    yield from request.reply_in_pieces(DeleteGroupsResponse(0, rows))
+    yield from request.finish_in_pieces(DeleteGroupsResponse(0, rows))

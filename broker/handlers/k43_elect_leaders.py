@@ -57,7 +57,7 @@ def _elect(request: Request) -> Work:
             yield
     cluster.leaders_changed(changed.values())
     code = refused[0] if refused else ErrorCode.NONE
-    yield from request.reply_in_pieces(ElectLeadersResponse(0, code, results))
+    yield from request.finish_in_pieces(ElectLeadersResponse(0, code, results))
 
 
 def _refused(message: ElectLeadersRequest) -> tuple[ErrorCode, str | None] | None:

@@ -58,7 +58,7 @@ def _alter(request: Request) -> Work:
         None if topics else "",
         topics,
     )
-    yield from request.reply_in_pieces(response)
+    yield from request.finish_in_pieces(response)
 
 
 def _altered(

@@ -47,7 +47,7 @@ def handle(request: Request) -> Work:
         if pace.spend(_ROW_COST):
             yield
     response = ListPartitionReassignmentsResponse(0, ErrorCode.NONE, None, topics)
-    yield from request.reply_in_pieces(response, pace)
+    yield from request.finish_in_pieces(response, pace)
 
 
 def _ongoing(topic: Topic, index: int) -> OngoingPartitionReassignment:

@@ -77,7 +77,7 @@ def _reply(
     answers: Sequence[OffsetDeleteResponseTopic] = ()
     if not error:
         answers = yield from _answers(topics, results)
-    yield from request.reply_in_pieces(OffsetDeleteResponse(error, 0, answers))
+    yield from request.finish_in_pieces(OffsetDeleteResponse(error, 0, answers))
 
 
 def _answers(

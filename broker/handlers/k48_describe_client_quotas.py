@@ -31,7 +31,7 @@ def handle(request: Request) -> Work:
     try:
         wanted = _filter(message.components)
     except RefusedError as refusal:
-        request.reply(DescribeClientQuotasResponse(0, refusal.code, refusal.why, None))
+        request.finish(DescribeClientQuotasResponse(0, refusal.code, refusal.why, None))
         return
     pace = Pace()
     entries = []
@@ -43,7 +43,7 @@ def handle(request: Request) -> Work:
         if pace.spend(_ROW_COST):
             yield
     response = DescribeClientQuotasResponse(0, 0, "", entries)
-    yield from request.reply_in_pieces(response, pace)
+    yield from request.finish_in_pieces(response, pace)
 
 
 def _filter(components: Sequence[ComponentData]) -> _Filter:

@@ -76,7 +76,7 @@ def handle(request: Request) -> Work:
             failure = RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             errors.update(dict.fromkeys(changes, failure))
     rows = [_row(entity, refusal) for entity, refusal in errors.items()]
-    yield from request.reply_in_pieces(AlterClientQuotasResponse(0, rows), pace)
+    yield from request.finish_in_pieces(AlterClientQuotasResponse(0, rows), pace)
 
 
 def _by_type(name: tuple[str, str | None]) -> str:

@@ -35,7 +35,7 @@ def handle(request: Request) -> Work:
         controller = cluster.nodes[cluster.controller_id]
         listener = Listener("CONTROLLER", controller.host, controller.port)
         nodes = [Node(controller.id, [listener])]
-        request.reply(DescribeQuorumResponse(0, "", topics, nodes))
+        request.finish(DescribeQuorumResponse(0, "", topics, nodes))
         return
     # As in Kafka, a request for more than that partition gets nothing.
     why = f"only {_METADATA_TOPIC}-0 has a quorum"
@@ -51,7 +51,7 @@ def handle(request: Request) -> Work:
         topics.append(TopicData(topic.topic_name, rows))
         if pace.spend(_ROW_COST):
             yield
-    yield from request.reply_in_pieces(DescribeQuorumResponse(0, "", topics), pace)
+    yield from request.finish_in_pieces(DescribeQuorumResponse(0, "", topics), pace)
 
 
 def _quorum(cluster: Cluster) -> PartitionData:

@@ -39,4 +39,4 @@ def handle(request: Request) -> Work:
         # Kafka's message for no error is this name.
         results = [UpdatableFeatureResult(name, 0, "NONE") for name in changes]
     response = UpdateFeaturesResponse(0, error, why, results)
-    yield from request.reply_in_pieces(response, pace)
+    yield from request.finish_in_pieces(response, pace)

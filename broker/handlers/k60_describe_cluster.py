@@ -25,9 +25,9 @@ def handle(request: Request) -> None:
         if wanted == _CONTROLLERS:
             error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
             why = "this is an endpoint of brokers, not of controllers"
-        request.reply(DescribeClusterResponse(0, error, why))
+        request.finish(DescribeClusterResponse(0, error, why))
         return
-    request.reply(
+    request.finish(
         DescribeClusterResponse(
             0,
             0,

@@ -45,7 +45,7 @@ def handle(request: Request) -> Work:
         if pace.spend(_ROW_COST):
             yield
     # The rows of a repeated partition are not counted again.
-    yield from request.reply_in_pieces(DescribeProducersResponse(0, topics))
+    yield from request.finish_in_pieces(DescribeProducersResponse(0, topics))
 
 
 def _described(

@@ -43,7 +43,7 @@ def handle(request: Request) -> Work:
         rows.append(row)
         if pace.spend(cost):
             yield
-    yield from request.reply_in_pieces(DescribeTransactionsResponse(0, rows))
+    yield from request.finish_in_pieces(DescribeTransactionsResponse(0, rows))
 
 
 def _row(result: DescribeTransactionResult) -> TransactionState:

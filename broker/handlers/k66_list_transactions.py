@@ -28,15 +28,15 @@ def handle(request: Request) -> Work:
     shards = cluster.transactions.led_by(request.node.id)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if any(shard.error(request.node.id) == loading for shard in shards):
-        request.reply(ListTransactionsResponse(0, loading))
+        request.finish(ListTransactionsResponse(0, loading))
         return
     try:
         answer = yield from _listed(request, shards)
     except PatternError:
         error = ErrorCode.INVALID_REGULAR_EXPRESSION
-        request.reply(ListTransactionsResponse(0, error))
+        request.finish(ListTransactionsResponse(0, error))
         return
-    yield from request.reply_in_pieces(answer)
+    yield from request.finish_in_pieces(answer)
 
 
 def _listed(

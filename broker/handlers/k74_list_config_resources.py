@@ -29,7 +29,7 @@ def handle(request: Request) -> Work:
     if request.version == 0:
         wanted = {CLIENT_METRICS}
     if not wanted.issubset(_TYPES):
-        request.reply(ListConfigResourcesResponse(0, ErrorCode.UNSUPPORTED_VERSION))
+        request.finish(ListConfigResourcesResponse(0, ErrorCode.UNSUPPORTED_VERSION))
         return
     cluster = request.node.cluster
     nodes = [str(node_id) for node_id in cluster.running]
@@ -47,4 +47,4 @@ def handle(request: Request) -> Work:
             rows.append(ConfigResource(name, kind))
             if pace.spend(1):
                 yield
-    yield from request.reply_in_pieces(ListConfigResourcesResponse(0, 0, rows), pace)
+    yield from request.finish_in_pieces(ListConfigResourcesResponse(0, 0, rows), pace)

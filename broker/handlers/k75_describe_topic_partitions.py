@@ -67,7 +67,7 @@ def handle(request: Request) -> Work:
         room -= len(indexes)
         if pace.spend(_ROW_COST * len(indexes)):
             yield
-    yield from request.reply_in_pieces(
+    yield from request.finish_in_pieces(
         DescribeTopicPartitionsResponse(0, topics, after)
     )
 
@@ -79,7 +79,7 @@ def _refuse(request: Request, error: ErrorCode, pace: Pace) -> Work:
         refused.append(DescribeTopicPartitionsResponseTopic(error, topic.name))
         if pace.spend(_ROW_COST):
             yield
-    yield from request.reply_in_pieces(DescribeTopicPartitionsResponse(0, refused))
+    yield from request.finish_in_pieces(DescribeTopicPartitionsResponse(0, refused))
 
 
 def _sorted(

@@ -37,7 +37,7 @@ def handle(request: Request) -> None:
             reason=f"kohort has no {kind}; {advice}",
         )
         _publish(request, group_id)
-    request.reply(
+    request.finish(
         request.api.response_class(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             error_message=f"kohort has no {kind}; {advice}",

@@ -63,4 +63,4 @@ def handle(request: Request) -> Work:
         response = CreateDelegationTokenResponse(
             _REFUSED, kind, name, *_ANONYMOUS, *times
         )
-    yield from request.reply_in_pieces(response)
+    yield from request.finish_in_pieces(response)

@@ -115,7 +115,7 @@ class Asked:
             f"kohort.broker.handlers.{api.module_name.rpartition('.')[2]}"
         )
         form = ResponseFormat(api, version)
-        respond = getattr(module, "respond", Request.reply)
+        respond = getattr(module, "respond", Request.finish)
         sender = Client("", "")
         request = CountedRequest(form, respond, 1, sender, message, self._node, self)
         work: Work | None = module.handle(request)

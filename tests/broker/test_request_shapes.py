@@ -7,7 +7,7 @@ without being listed here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -103,40 +103,21 @@ class Captured(Request):
         """Does the rest of the work."""
         self.counted(work)
 
-    def reply(self, response: Any) -> None:
-        """Takes a response."""
-        self.response = response
-        super().reply(response)
+    def finish(self, answer: Any) -> None:
+        """Takes a response; "" if none is sent."""
+        self.response = "" if answer is None else answer
+        super().finish(answer)
 
-    def reply_around(
-        self,
-        response: Any,
-        within: Callable[[bytes], list[Buffer]],
-        errors: Any,
-    ) -> None:
-        """Takes a response with encoded rows."""
-        self.response = response, within(b"\0" * 64)
-        super().reply_around(response, within, errors)
-
-    def reply_encoded(self, body: bytes) -> None:
-        """Takes an encoded response."""
-        self.response = body
-        super().reply_encoded(body)
-
-    def reply_in_pieces(
+    def finish_in_pieces(
         self, response: Any, pace: Pace | None = None
     ) -> Iterable[None]:
         """Takes a response."""
         self.response = response
-        return super().reply_in_pieces(response, pace)
+        return super().finish_in_pieces(response, pace)
 
     def forget(self, why: str) -> None:
         """No response is sent."""
         self.response = why
-
-    def reply_nothing(self) -> None:
-        """No response is sent."""
-        self.response = ""
 
 
 class Peer:
@@ -192,7 +173,7 @@ async def asked(broker: Broker, shape: Shape, message: Any) -> Captured:
     api = shape.api
     module = import_module(HANDLERS[api.key])
     form = ResponseFormat(api, shape.version, getattr(module, "template", None))
-    respond = module.respond if api.key in WITH_RESPOND else Request.reply
+    respond = module.respond if api.key in WITH_RESPOND else Request.finish
     node = broker.cluster.node(1)
     request = Captured(form, respond, 1, Peer.client, message, node, Peer())
     request.counted(module.handle(request) or ())

@@ -10,6 +10,7 @@ import pytest
 from kohort.broker.coordinator.effects import JoinResult, Replies, SyncResult
 from kohort.broker.handlers import k11_join_group, k14_sync_group
 from kohort.broker.request import ResponseFormat
+from kohort.broker.template import Encoded
 from kohort.protocol.registry import BY_KEY
 
 JOIN, SYNC = BY_KEY[11], BY_KEY[14]
@@ -24,9 +25,9 @@ def replied(handler: Any, api: Any, version: int, result: object) -> Any:
     request: Any = SimpleNamespace(
         api=api,
         version=version,
-        reply=lambda message: bodies.append(codec.encode(message)),
-        reply_around=lambda message, within, _errors: bodies.append(
-            b"".join(within(codec.encode(message)))
+        encode=codec.encode,
+        finish=lambda answer: bodies.append(
+            b"".join(answer.parts) if type(answer) is Encoded else codec.encode(answer)
         ),
     )
     handler.respond(request, result)
@@ -42,9 +43,9 @@ def filled(handler: Any, api: Any, version: int, replies: Replies) -> list[Any]:
     form = ResponseFormat(api, version, handler.template)
     found = []
     for number, value in enumerate(replies.values):
-        frame = form.template(replies.result).framed(number, value)
-        message = form.decoded(frame[8 + (api.response_header_version(version) >= 1) :])
-        assert b"".join(form.frame(number, message)) == frame
+        answer = form.template(replies.result).filled(value)
+        message = form.decoded(answer)
+        assert form.frame(number, message) == form.framed(number, [answer])
         found.append(message)
     return found
 

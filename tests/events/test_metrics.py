@@ -461,7 +461,8 @@ def test_a_request_from_before_has_no_latency() -> None:
     """A request decoded before counting began has its errors counted, not its time."""
     counters = ApiCounters()
     api = APIS[0]
-    counters.answered(api, api.newest, 0.0, None)
+    counters.answered(api, 0.0, frozenset({3}))
+    assert counters.by_api[api].errors == {3: 1}
     assert sum(counters.by_api[api].seconds.buckets) == 0
 
 

@@ -26,6 +26,7 @@ from kohort.broker.handlers import (
     k13_leave_group,
     k14_sync_group,
 )
+from kohort.broker.template import Encoded
 from kohort.client.assignors import ASSIGNORS
 from kohort.client.assignors.contract import Assignment, PartitionRacks, TopicPartition
 from kohort.client.config import ConsumerConfig
@@ -285,23 +286,16 @@ class Request(Pending[Any]):
         self._context.waiting[self] = self._context.now
         self._context.submit(event)
 
-    def reply(self, response: Any) -> None:
+    def encode(self, response: Any) -> bytes:
+        """Encodes a response."""
+        return self.api.response(self.version).encode(response)
+
+    def finish(self, answer: Any) -> None:
         """Takes the response, perhaps encoded."""
-        if isinstance(response, bytes):
-            codec = self.api.response(self.version)
-            response, _ = codec.decode(response, 0, len(response))
-        self._on_answer(response)
-
-    def reply_encoded(self, body: bytes) -> None:
-        """Takes an encoded response."""
-        self.reply(body)
-
-    def reply_around(
-        self, response: Any, within: Callable[[bytes], list[bytes]], _errors: object
-    ) -> None:
-        """Takes a response with encoded rows."""
-        body = self.api.response(self.version).encode(response)
-        self.reply(b"".join(within(body)))
+        if isinstance(answer, bytes | Encoded):
+            body = b"".join(answer.parts) if isinstance(answer, Encoded) else answer
+            answer, _ = self.api.response(self.version).decode(body, 0, len(body))
+        self._on_answer(answer)
 
 
 class World:
