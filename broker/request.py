@@ -400,8 +400,8 @@ class Request:
         Raises:
             AnswerSizeError: the response is longer than `LONGEST_ANSWER`.
         """
-        node, form = self.node, self._format
-        if self.is_under_plan or node.cluster.quotas.is_used:
+        node, form, is_under_plan = self.node, self._format, self.is_under_plan
+        if is_under_plan or node.cluster.quotas.is_used:
             answer = self._changed(answer)
         parts: list[Buffer]
         if type(answer) is bytes:
@@ -413,7 +413,7 @@ class Request:
             parts = []
         else:
             parts = form.frame(self._correlation_id, self._numbered(answer))
-        if self.is_under_plan or node.counters is not None:
+        if is_under_plan or node.counters is not None:
             self._count(_errors(answer))
         self.peer.send(self, parts)
 

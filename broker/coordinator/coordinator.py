@@ -42,7 +42,7 @@ heartbeats, commits, and joins and syncs that only wait. The driver tries `hear`
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from kohort.broker.coordinator import (
     admin,
@@ -311,14 +311,14 @@ class Coordinator:
             notices.note_told(group, event.member_id, now)
         return group.heartbeat_result
 
-    def wait_to_join(self, event: Join, now: float) -> list[Notice] | None:
-        """Handles a join that only waits, and returns notices: see `join.only_wait`."""
+    def wait_to_join(self, event: Join, now: float) -> Notice | Literal[True] | None:
+        """Handles a join that only waits: see `join.only_wait`."""
         group = self.groups.get(event.group_id)
         return join.only_wait(
             self.settings, self.lasting, group, event, now, listening=self.listening
         )
 
-    def wait_to_sync(self, event: Sync, _: float) -> bool | None:
+    def wait_to_sync(self, event: Sync, _: float) -> Literal[True] | None:
         """Handles a sync that only waits: see `sync.only_wait`."""
         return sync.only_wait(self.groups.get(event.group_id), event)
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
+from typing import Literal
 
 from kohort.broker.coordinator import notices, rebalance, static
 from kohort.broker.coordinator.appends import Changed, GroupChange
@@ -101,12 +102,12 @@ def only_wait(
     now: float,
     *,
     listening: bool,
-) -> list[Notice] | None:
+) -> Notice | Literal[True] | None:
     """Lets a join wait if that is all it does: its member joins again as before.
 
     Returns:
-        The notices; None if nothing was done, and `join` has to handle it. It would do
-        the same with a join that only waits, at twice the cost.
+        The notice, or True if there is no listener; None if `join` has to handle it. It
+        would do the same with a join that only waits, at twice the cost.
     """
     client = event.client
     if not (
@@ -132,9 +133,9 @@ def only_wait(
     member.join_token = event.token
     group.awaiting_join += 1
     if not listening:
-        return []
+        return True
     notices.note_arrival(group, event.member_id, now)
-    return [notices.joined(group, member, event, "rejoin")]
+    return notices.joined(group, member, event, "rejoin")
 
 
 def _have_same_names(some: Sequence[tuple[str, bytes]], others: Protocols) -> bool:

@@ -107,20 +107,24 @@ def member_joined(
 
 def joined(group: Group, member: Member, event: Join, cause: str) -> Notice:
     """A JoinGroup was accepted."""
-    protocols = member.protocols
-    # Five fields at most: a dict of six is twice as large.
-    fields: dict[str, object] = {
-        "cause": cause,
-        "reason": event.reason,
-        "timeouts_ms": (event.session_timeout_ms, event.rebalance_timeout_ms),
-        "protocol_type": event.protocol_type,
-        "protocols": protocols,
-    }
-    if fields == group.join_fields:
-        # One object for all members that join alike: it is kept for readers.
-        fields = group.join_fields
-    else:
-        group.join_fields = fields
+    protocols, fields = member.protocols, group.join_fields
+    timeouts_ms = event.session_timeout_ms, event.rebalance_timeout_ms
+    if (
+        fields.get("protocols") is not protocols
+        or fields["cause"] != cause
+        or fields["reason"] != event.reason
+        or fields["timeouts_ms"] != timeouts_ms
+        or fields["protocol_type"] != event.protocol_type
+    ):
+        # Else one object for all members that join alike: it is kept for readers. Five
+        # fields at most: a dict of six is twice as large.
+        fields = group.join_fields = {
+            "cause": cause,
+            "reason": event.reason,
+            "timeouts_ms": timeouts_ms,
+            "protocol_type": event.protocol_type,
+            "protocols": protocols,
+        }
     notice = (
         "member_joined",
         group.group_id,

@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from kohort.broker.coordinator import notices, rebalance
 from kohort.broker.coordinator.appends import Assigned
 from kohort.broker.coordinator.effects import SyncResult
@@ -31,7 +33,7 @@ from kohort.protocol.errors import ErrorCode
 _ERRORS = {int(code): SyncResult(int(code)) for code in ErrorCode}
 
 
-def only_wait(group: Group | None, event: Sync) -> bool | None:
+def only_wait(group: Group | None, event: Sync) -> Literal[True] | None:
     """Lets a sync wait if that is all it does; None if `sync` has to handle it.
 
     That of a follower, while another member's is still to come.

@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Literal, Protocol, cast
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, Timer
@@ -134,6 +134,11 @@ def _forget(effect: Forget) -> None:
     cast("Waiter", effect.token).forget(effect.why)
 
 
+_TryNow = Callable[[Any, float], Result | Notice | Literal[True] | None]
+"""Handles an event that does little. Returns its result, or its notice, or True if it
+waits; None if nothing was done."""
+
+
 class GroupDriver:
     """Runs one coordinator on a clock.
 
@@ -178,10 +183,10 @@ class GroupDriver:
         # The time of this turn, and the number of offsets that it has removed.
         self._now = 0.0
         self._expired = 0
-        self._try_now: dict[type, Callable[[Any, float], Result | bool | None]] = {
+        self._try_now: dict[type, _TryNow] = {
             Heartbeat: coordinator.hear,
             CommitOffsets: self._commit_now,
-            Join: self._join_now,
+            Join: coordinator.wait_to_join,
             Sync: coordinator.wait_to_sync,
         }
         self._perform: dict[type, Callable[..., None]] = {
@@ -211,20 +216,14 @@ class GroupDriver:
         if try_now is not None:
             result = try_now(event, now)
             if result is not None:
-                if result is not True:
+                if type(result) is Notice:
+                    self._publish(result, now)
+                elif result is not True:
                     event.token.answer(result)  # type: ignore[union-attr]  # see `_run`
                 return
         effects = self.coordinator.handle(event, now)
         if effects:
             self._run(effects)
-
-    def _join_now(self, event: Join, now: float) -> bool | None:
-        found = self.coordinator.wait_to_join(event, now)
-        if found is None:
-            return None
-        for notice in found:
-            self._publish(notice, now)
-        return True
 
     def _commit_now(self, event: CommitOffsets, now: float) -> CommitResult | None:
         """Writes the records of a commit at once, unless it may have to wait."""

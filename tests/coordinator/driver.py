@@ -7,7 +7,7 @@ keeps records and notices. `sleep` moves the clock and fires due timers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
 
 from tests.coordinator.invariants import Invariants
@@ -207,13 +207,12 @@ class Driver:
         self._is_short = not self._is_short
         if not self._is_short:
             return False
-        found: Sequence[Effect] | None = None
         if isinstance(event, Join):
             found = self.coordinator.wait_to_join(event, self.now)
-        elif self.coordinator.wait_to_sync(event, self.now):
-            found = []
+        else:
+            found = self.coordinator.wait_to_sync(event, self.now)
         if found is not None:
-            self._perform([*found])
+            self._perform([found] if isinstance(found, Notice) else [])
         return found is not None
 
     def _commit(self, event: CommitOffsets) -> list[Effect]:
