@@ -377,6 +377,7 @@ ssl.truststore.type                             format of the trust store
 telemetry.max.bytes                             maximum size of one batch of client metrics, in bytes
 transaction.abort.timed.out.transaction.cleanup.interval.ms interval at which timed-out transactions are aborted
 transaction.max.timeout.ms                      maximum timeout of a transaction
+transaction.markers.delay.ms                    time from the answer to EndTxn to its markers, for which requests about the transactional id get CONCURRENT_TRANSACTIONS. -1: the rest of one turn of the event loop, so that requests that arrive together are handled as in Kafka; 0: no waiting, the markers come before the answer; above 0: for testing clients with a longer wait
 transaction.partition.verification.enable       whether the transaction coordinator is asked before Produce opens a transaction in a partition (Produce v12 and later always asks)
 transaction.remove.expired.transaction.cleanup.interval.ms interval at which expired transactional ids are removed
 transaction.state.log.load.buffer.size          amount of the transaction topic that is read at once

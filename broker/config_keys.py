@@ -405,6 +405,7 @@ coordinator.load.delay.ms                       long     0 0.. read-only used
 events.topic.enable                             boolean  false * read-only used
 kohort.strictness                               string   kafka kafka|helpful read-only used
 response.delay.ms                               long     0 0.. read-only used
+transaction.markers.delay.ms                    long     -1 -1.. read-only used
 wire.error.numbering                            string   auto auto|kip-389|apache read-only used
 """
 

@@ -166,10 +166,12 @@ class Transaction:
         self._do(events.HoldTransaction(ResultSlot(), self.transactional_id, known))
 
     def release(self) -> None:
-        """Ends a hold; the markers that it has held back are written.
+        """Ends a hold; the markers that wait are written.
+
+        Also those that wait for ``transaction.markers.delay.ms``, or for a leader.
 
         Raises:
-            PowerError: the transaction is not held.
+            PowerError: the transaction is not held, and not being ended.
         """
         self._do(events.ReleaseTransaction(ResultSlot(), self.transactional_id))
 

@@ -89,10 +89,12 @@ class Transaction(Handle):
         self._thread.call(self._transaction.hold, state)
 
     def release(self) -> None:
-        """Ends a hold; the markers that it has held back are written.
+        """Ends a hold; the markers that wait are written.
+
+        Also those that wait for ``transaction.markers.delay.ms``, or for a leader.
 
         Raises:
-            PowerError: the transaction is not held.
+            PowerError: the transaction is not held, and not being ended.
         """
         self._thread.call(self._transaction.release)
 

@@ -43,4 +43,5 @@ def transaction_settings(config: Config) -> TransactionSettings:
         expiration_interval_ms=config[
             "transaction.remove.expired.transaction.cleanup.interval.ms"
         ],
+        markers_delay_ms=config["transaction.markers.delay.ms"],
     )

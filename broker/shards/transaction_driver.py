@@ -3,8 +3,8 @@
 1. `submit` hands an event to the coordinator, and performs the returned effects in
    order.
 2. An `Append` is written at once; `Appended` follows when the other effects are
-   performed. If the log cannot be written, `lost` is called: the shard loads the log
-   again.
+   performed, or in the next turn of the event loop if it opens a window. If the log
+   cannot be written, `lost` is called: the shard loads the log again.
 3. `WriteMarkers` writes a marker to each partition, some in each turn of the loop
    (`_write_markers`). Each answer is submitted as `MarkerWritten`.
 4. `Arm` and `Reply` are as those of `driver.GroupDriver`.
@@ -92,8 +92,11 @@ class TransactionDriver:
         self._write_marker = write_marker
         self._timers = Timers(clock, self._expire)
         self._is_stopped = False
-        # Appends that the log has, or has refused, in this turn.
+        # Appends that the log has, or has refused: reported in this turn, and in the
+        # next one.
         self._written: deque[Appended | AppendFailed] = deque()
+        self._in_window: list[Appended | AppendFailed] = []
+        self._window_timer: Timer | None = None
         # Markers that wait for the next turn of the loop.
         self._markers: deque[tuple[WriteMarkers, TopicPartition]] = deque()
         self._markers_timer: Timer | None = None
@@ -114,9 +117,9 @@ class TransactionDriver:
         self._is_stopped = True
         self._timers.stop()
         self._markers.clear()
-        if self._markers_timer is not None:
-            self._markers_timer.cancel()
-            self._markers_timer = None
+        for timer in (self._markers_timer, self._window_timer):
+            if timer is not None:
+                timer.cancel()
 
     def submit(self, event: Event) -> None:
         """Hands an event to the coordinator and performs its effects.
@@ -144,9 +147,24 @@ class TransactionDriver:
 
     def _append(self, append: Append) -> None:
         try:
-            self._written.append(self._write(append))
+            written = self._write(append)
         except StorageError:
             self._lost()
+            return
+        if not append.opens_window:
+            self._written.append(written)
+            return
+        self._in_window.append(written)
+        if self._window_timer is None:
+            now = self._clock.now()
+            self._window_timer = self._clock.call_at(now, self._close_window)
+
+    def _close_window(self) -> None:
+        """Reports the appends whose window ends with this turn."""
+        self._window_timer = None
+        written, self._in_window = self._in_window, []
+        for each in written:
+            self.submit(each)
 
     def _write(self, append: Append) -> Appended | AppendFailed:
         """Writes a batch.

@@ -9,13 +9,13 @@ A transaction through the files, of a producer with `transactional.id` "t":
 2. AddPartitionsToTxn, or the first Produce (KIP-890): `partitions.add`: Ongoing. The
    timer ("timeout", t) is armed.
 3. EndTxn: `ending.end`: PrepareCommit. From here on the transaction is committed.
-4. When the log has that, `ending.prepared` returns `WriteMarkers`, and the request is
-   answered.
+4. When the log has that, the request is answered, and `ending.prepared` arms the timer
+   ("markers", t). When it fires, `ending.write_due` returns `WriteMarkers`.
 5. Each partition that has its marker comes back as `MarkerWritten`. After the last one
    `ending` completes the transaction: CompleteCommit.
 
 Each change is an `Append` of the id's new state, and applies when the log has it
-(`Appended`). Until then the id is busy, and requests are answered
+(`Appended`). Until then, and in step 4, the id is busy: requests are answered
 CONCURRENT_TRANSACTIONS. `state` has the table of states.
 """
 
@@ -52,7 +52,7 @@ from kohort.broker.transactions.load import Loading
 from kohort.broker.transactions.settings import TransactionSettings
 from kohort.broker.transactions.state import DEAD, ONGOING, PREPARED, TransactionState
 from kohort.broker.transactions.transaction import NEVER, NO_EPOCH, Transaction
-from kohort.broker.transactions.turn import Appends, Turn
+from kohort.broker.transactions.turn import Appends, Turn, Waiting
 from kohort.protocol.errors import ErrorCode
 
 EXPIRATION_KEY: Final = ("expiration",)
@@ -136,7 +136,8 @@ class TransactionCoordinator:
             NOT_COORDINATOR to each request that waits.
         """
         error = ErrorCode.NOT_COORDINATOR
-        waiting = [each.reply for each in self._appends.waiting if each.reply]
+        appends = self._appends.waiting.values()
+        waiting = [each.reply for each in appends if each.reply]
         return [Reply(token, failed(result, error)) for token, result in waiting]
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -176,20 +177,20 @@ class TransactionCoordinator:
     # -- the log
 
     def _appended(self, event: Appended, now: float) -> list[Effect]:
-        """Goes on with the changes that are in the log."""
+        """Goes on with a change that is in the log."""
         turn = self._turn(now)
-        for append in self._appends.take(event.append_id):
-            for transaction in append.transactions:
-                self._changed(turn, transaction, append.cause)
-            if append.reply is not None:
-                turn.reply(*append.reply)
+        append = self._appends.waiting.pop(event.append_id)
+        for transaction in append.transactions:
+            self._changed(turn, transaction, append)
+        if append.reply is not None:
+            turn.reply(*append.reply)
         return turn.end()
 
-    def _changed(self, turn: Turn, transaction: Transaction, cause: str) -> None:
+    def _changed(self, turn: Turn, transaction: Transaction, append: Waiting) -> None:
         was_open = transaction.state is ONGOING
-        turn.apply(transaction, cause)
+        turn.apply(transaction, append.cause)
         if transaction.state in PREPARED:
-            ending.prepared(turn, transaction)
+            ending.prepared(turn, transaction, at_once=append.is_command)
         elif transaction.state is ONGOING and not was_open:
             turn.arm_timeout(transaction)
         elif transaction.state is DEAD:
@@ -198,7 +199,7 @@ class TransactionCoordinator:
     def _append_failed(self, event: AppendFailed, now: float) -> list[Effect]:
         """Takes back a change that the log has refused."""
         turn = self._turn(now)
-        append = self._appends.remove(event.append_id)
+        append = self._appends.waiting.pop(event.append_id)
         error = _RESPONSE_ERRORS.get(event.error_code, event.error_code)
         for transaction in append.transactions:
             transaction.pending = None
@@ -229,7 +230,7 @@ class TransactionCoordinator:
             transaction.armed = NEVER
             ending.timed_out(turn, transaction)
         elif kind == "markers":
-            ending.retry(turn, transaction)
+            ending.write_due(turn, transaction)
         else:
             raise AssertionError(f"a timer of an unknown kind: {event.key}")
         return turn.end()

@@ -34,6 +34,9 @@ class Append:
     """Ids ascend."""
     value_version: int
     """The version of their values."""
+    opens_window: bool = False
+    """`Appended` follows in the next turn of the event loop: requests that arrive
+    together with this one's are answered CONCURRENT_TRANSACTIONS."""
 
 
 @slotted

@@ -1,10 +1,16 @@
 """The end of a transaction: EndTxn, timeouts, fencing, and the markers that follow.
 
 1. `end`, `timed_out` or `fence` append PrepareCommit or PrepareAbort.
-2. When the log has it (`prepared`), the producer is answered, and a marker is written
-   to each partition.
-3. `marker_written` counts them; a refused one is written again later (`retry`). After
-   the last one, CompleteCommit or CompleteAbort is appended.
+2. When the log has it (`prepared`), the producer is answered, and the timer for the
+   markers is armed: for the next turn of the event loop, or for later
+   (``transaction.markers.delay.ms``). Until then the id is busy, as in Kafka, which
+   sends the markers to other brokers.
+3. When the timer fires (`write_due`), a marker is written to each partition.
+4. `marker_written` counts them; a refused one is due again later. After the last one,
+   CompleteCommit or CompleteAbort is appended.
+
+The markers do not wait for the timer after a command, after a load, and if the delay is
+0: then the producer is answered when they are written.
 """
 
 from __future__ import annotations
@@ -246,17 +252,35 @@ def timed_out(turn: Turn, transaction: Transaction) -> None:
 # -- markers
 
 
-def prepared(turn: Turn, transaction: Transaction) -> None:
-    """Writes the markers of a transaction that is prepared, unless it is held."""
-    metadata = transaction.metadata
-    transaction.missing = set(metadata.partitions)
-    transaction.retried = set()
+def prepared(turn: Turn, transaction: Transaction, *, at_once: bool) -> None:
+    """Writes the markers of a transaction that is prepared, now or soon.
+
+    Args:
+        turn: collects the effects.
+        transaction: has just entered PrepareCommit or PrepareAbort, or was loaded.
+        at_once: the markers are written in this turn, unless it is held.
+    """
+    transaction.missing = set(transaction.metadata.partitions)
+    transaction.due = set(transaction.missing)
     transaction.retry_pause = FIRST_RETRY
-    if turn.holds.get(transaction.transactional_id) is metadata.state:
-        return
-    if transaction.missing:
-        turn.write_markers(transaction, sorted(transaction.missing))
+    if at_once or not turn.settings.has_windows:
+        write_due(turn, transaction)
     else:
+        turn.arm_markers(transaction, max(turn.settings.markers_delay_ms, 0) / 1000)
+
+
+def write_due(turn: Turn, transaction: Transaction) -> None:
+    """Writes the markers that are due, when their timer fires, or a hold ends."""
+    if (
+        transaction.state not in PREPARED
+        or transaction.pending is not None
+        or turn.holds.get(transaction.transactional_id) is transaction.state
+    ):
+        return
+    due, transaction.due = transaction.due, set()
+    if due:
+        turn.write_markers(transaction, sorted(due))
+    elif not transaction.missing:
         _complete(turn, transaction)
 
 
@@ -274,21 +298,13 @@ def marker_written(
     ) or event.partition not in transaction.missing:
         return
     if event.error_code not in _DONE:
-        if not transaction.retried:
+        if not transaction.due:
             turn.arm_retry(transaction)
-        transaction.retried.add(event.partition)
+        transaction.due.add(event.partition)
         return
     transaction.missing.remove(event.partition)
     if not transaction.missing:
         _complete(turn, transaction)
-
-
-def retry(turn: Turn, transaction: Transaction) -> None:
-    """Writes refused markers again, when their timer fires."""
-    if transaction.state in PREPARED and transaction.retried:
-        partitions = sorted(transaction.retried & transaction.missing)
-        transaction.retried = set()
-        turn.write_markers(transaction, partitions)
 
 
 def _complete(turn: Turn, transaction: Transaction) -> None:

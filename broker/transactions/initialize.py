@@ -118,7 +118,9 @@ def _next_epoch(turn: Turn, transaction: Transaction, event: InitProducer) -> No
         return
     after = metadata.initialized(*following, last_epoch, event.timeout_ms, turn.now_ms)
     result = InitProducerResult(ErrorCode.NONE, *following)
-    turn.change(transaction, after, "initialized", event.token, result)
+    turn.change(
+        transaction, after, "initialized", event.token, result, opens_window=True
+    )
 
 
 def _following(turn: Turn, metadata: Metadata) -> tuple[int, int] | None:

@@ -49,4 +49,4 @@ class Loading:
             if metadata.state is ONGOING:
                 turn.arm_timeout(found)
             elif metadata.state in PREPARED:
-                ending.prepared(turn, found)
+                ending.prepared(turn, found, at_once=True)

@@ -38,7 +38,7 @@ def add(turn: Turn, transactions: dict[str, Transaction], event: AddPartitions) 
     after = metadata.added(partitions, groups, event.transaction_version, turn.now_ms)
     cause = "client_added" if was_open else "client_began"
     result = AddPartitionsResult(ErrorCode.NONE)
-    turn.change(transaction, after, cause, event.token, result)
+    turn.change(transaction, after, cause, event.token, result, opens_window=True)
 
 
 def _error(transaction: Transaction | None, event: AddPartitions) -> ErrorCode:

@@ -14,7 +14,12 @@ from kohort.broker.transactions.events import (
     HoldTransaction,
     ReleaseTransaction,
 )
-from kohort.broker.transactions.state import ONGOING, PREPARE_ABORT, PREPARE_COMMIT
+from kohort.broker.transactions.state import (
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    PREPARED,
+)
 from kohort.broker.transactions.transaction import Transaction
 from kohort.broker.transactions.turn import Turn
 
@@ -78,8 +83,8 @@ def _idle(
 def hold(turn: Turn, _: dict[str, Transaction], event: HoldTransaction) -> None:
     """Writes no markers once the transaction is in this state.
 
-    The id need not exist yet. A transaction that is in this state already has its
-    markers, or they are being written.
+    The id need not exist yet. A transaction that is in this state already keeps the
+    markers that it has.
     """
     if event.state not in HOLDABLE:
         states = " or ".join(HOLDABLE)
@@ -93,12 +98,13 @@ def hold(turn: Turn, _: dict[str, Transaction], event: HoldTransaction) -> None:
 def release(
     turn: Turn, transactions: dict[str, Transaction], event: ReleaseTransaction
 ) -> None:
-    """Ends a hold, and writes the markers that it has held back."""
+    """Ends a hold, and writes the markers that wait, for whatever reason."""
     state = turn.holds.pop(event.transactional_id, None)
-    if state is None:
+    found = transactions.get(event.transactional_id)
+    waits = found is not None and found.state in PREPARED
+    if state is None and not waits:
         _refuse(turn, event, "the transaction is not held")
         return
-    found = transactions.get(event.transactional_id)
-    if found is not None and found.state is state and found.pending is None:
-        ending.prepared(turn, found)
+    if found is not None:
+        ending.write_due(turn, found)
     turn.reply(event.token, _DONE)

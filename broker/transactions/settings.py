@@ -17,6 +17,13 @@ class TransactionSettings:
     """``transactional.id.expiration.ms``"""
     expiration_interval_ms: int = 3_600_000
     """``transaction.remove.expired.transaction.cleanup.interval.ms``"""
+    markers_delay_ms: int = -1
+    """``transaction.markers.delay.ms``; -1: until the next turn of the event loop."""
+
+    @property
+    def has_windows(self) -> bool:
+        """True if requests that arrive together may find the id busy."""
+        return self.markers_delay_ms != 0
 
     def allows_timeout(self, timeout_ms: int) -> bool:
         """Returns whether a producer may have this transaction timeout."""

@@ -168,8 +168,8 @@ class Transaction:
         pending: the state after the append that is not in the log yet; None: there is
             none.
         missing: partitions that have no marker yet.
-        retried: those of them that have refused it, and are tried again.
-        retry_pause: seconds until that.
+        due: those of them whose marker is written when the timer fires, or a hold ends.
+        retry_pause: seconds until a refused marker is written again.
         since: time of the latest change of state, in seconds since the epoch.
         armed: the deadline of its timer, which may fire early; `NEVER` without one.
         client_id: the client id of the producer; None if unknown.
@@ -178,10 +178,10 @@ class Transaction:
     __slots__ = (
         "armed",
         "client_id",
+        "due",
         "metadata",
         "missing",
         "pending",
-        "retried",
         "retry_pause",
         "since",
         "transactional_id",
@@ -192,7 +192,7 @@ class Transaction:
         self.metadata = metadata
         self.pending: Metadata | None = None
         self.missing: set[TopicPartition] = set()
-        self.retried: set[TopicPartition] = set()
+        self.due: set[TopicPartition] = set()
         self.retry_pause = FIRST_RETRY
         self.since = since
         self.armed = NEVER

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from kohort.broker.coordinator.effects import Arm, Notice
+from kohort.broker.coordinator.effects import Arm, CommandResult, Notice
 from kohort.broker.transactions import notices
 from kohort.broker.transactions.effects import (
     Append,
@@ -34,26 +33,30 @@ LONGEST_RETRY: Final = 1.0
 
 @slotted
 class Waiting:
-    """An append that is not in the log yet."""
+    """An append whose `Appended` has not come yet."""
 
-    append_id: int
     transactions: Sequence[Transaction]
     cause: str
     reply: Reply | None
     """The answer to the request once the append is in the log."""
 
+    @property
+    def is_command(self) -> bool:
+        """True for a command's change: what follows from it is done at once."""
+        return self.reply is not None and isinstance(self.reply.result, CommandResult)
+
 
 class Appends:
-    """A coordinator's appends that are not in the log yet.
+    """A coordinator's appends whose `Appended` has not come yet.
 
     Attributes:
-        waiting: oldest first.
+        waiting: by their ids, oldest first.
     """
 
     __slots__ = ("_latest", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: dict[int, Waiting] = {}
         self._latest = 0
 
     def add(
@@ -61,26 +64,16 @@ class Appends:
     ) -> int:
         """Numbers an append."""
         self._latest += 1
-        self.waiting.append(Waiting(self._latest, transactions, cause, reply))
+        self.waiting[self._latest] = Waiting(transactions, cause, reply)
         return self._latest
-
-    def take(self, append_id: int) -> Iterator[Waiting]:
-        """Removes the appends up to this one, and yields them."""
-        while self.waiting and self.waiting[0].append_id <= append_id:
-            yield self.waiting.popleft()
-
-    def remove(self, append_id: int) -> Waiting:
-        """Removes an append."""
-        (found,) = (each for each in self.waiting if each.append_id == append_id)
-        self.waiting.remove(found)
-        return found
 
 
 class Turn:
     """The coordinator's turn on one event.
 
-    Replies come last, behind the markers: a client that is answered at once finds its
-    transaction complete, if all partitions took their markers.
+    Replies come last, behind the markers. Those are most often the markers of earlier
+    turns: only without ``transaction.markers.delay.ms``, and after a command, is the
+    transaction complete when its end is answered.
     """
 
     __slots__ = (
@@ -147,6 +140,8 @@ class Turn:
         cause: str,
         token: object = None,
         result: Result | None = None,
+        *,
+        opens_window: bool = False,
     ) -> None:
         """Writes a new state, which applies once its record is in the log.
 
@@ -156,13 +151,15 @@ class Turn:
             cause: the cause in ``transaction_state``.
             token: the request that is answered then; None without one.
             result: its result.
+            opens_window: requests that arrive together with this one find the id busy.
         """
         check(transaction.state, after.state)
         transaction.pending = after
         reply = None if result is None else Reply(token, result)
         append_id = self.appends.add((transaction,), cause, reply)
         record = StateRecord(transaction.transactional_id, after)
-        self._append((record,), append_id)
+        has_window = opens_window and self.settings.has_windows
+        self._append((record,), append_id, has_window=has_window)
 
     def bury(self, transactions: Sequence[Transaction]) -> None:
         """Writes the tombstones of ids that expire."""
@@ -171,11 +168,13 @@ class Turn:
             transaction.pending = replace(transaction.metadata, state=DEAD)
         append_id = self.appends.add(transactions, "id_expired", None)
         records = [StateRecord(each.transactional_id, None) for each in transactions]
-        self._append(records, append_id)
+        self._append(records, append_id, has_window=False)
 
-    def _append(self, records: Sequence[StateRecord], append_id: int) -> None:
+    def _append(
+        self, records: Sequence[StateRecord], append_id: int, *, has_window: bool
+    ) -> None:
         value_version = 1 if self.transaction_version else 0
-        self.effects.append(Append(records, append_id, value_version))
+        self.effects.append(Append(records, append_id, value_version, has_window))
 
     def apply(self, transaction: Transaction, cause: str) -> None:
         """Enters the pending state, whose record is in the log."""
@@ -214,11 +213,15 @@ class Turn:
             )
         )
 
+    def arm_markers(self, transaction: Transaction, pause: float) -> None:
+        """Sets the timer for markers that are due later; `pause` is in seconds."""
+        key = "markers", transaction.transactional_id
+        self.effects.append(Arm(key, self.now + pause))
+
     def arm_retry(self, transaction: Transaction) -> None:
         """Sets the timer for refused markers."""
-        key = "markers", transaction.transactional_id
         pause = transaction.retry_pause
-        self.effects.append(Arm(key, self.now + pause))
+        self.arm_markers(transaction, pause)
         transaction.retry_pause = min(2 * pause, LONGEST_RETRY)
 
     def arm_timeout(self, transaction: Transaction) -> None:

@@ -295,7 +295,7 @@ class _Handlers:
         return _described(transaction)
 
     async def release_transaction(self, path: IdPath) -> IdRow:
-        """Ends a hold; the markers that it has held back are written."""
+        """Ends a hold; the markers that wait, for whatever reason, are written."""
         with self._changing(path) as transaction:
             transaction.release()
         return _described(transaction)

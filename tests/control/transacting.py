@@ -42,22 +42,28 @@ class Transacting:
         self.transactional_id = transactional_id
         self.producer = -1, -1
 
+    async def _ask(self, event: Any) -> Any:
+        """Hands an event to the coordinator; returns its result."""
+        self.broker.cluster.transactions.ask(event)
+        result = await event.token.result
+        # As over the wire, the answer is read in a later turn of the event loop.
+        await asyncio.sleep(0)
+        return result
+
     async def initialize(self) -> None:
         """Gets a producer id and an epoch."""
-        token = Answer()
-        event = InitProducer(token, self.transactional_id, 60_000, client=CLIENT)
-        self.broker.cluster.transactions.ask(event)
-        result = await token.result
+        result = await self._ask(
+            InitProducer(Answer(), self.transactional_id, 60_000, client=CLIENT)
+        )
         assert isinstance(result, InitProducerResult)
         assert not result.error_code
         self.producer = result.producer_id, result.producer_epoch
 
     async def add(self, *partitions: int, group: str | None = None) -> None:
         """Adds partitions of "orders", or those of a group's offsets."""
-        token = Answer()
         of_group = [("__consumer_offsets", 0)]
         event = AddPartitions(
-            token,
+            Answer(),
             self.transactional_id,
             *self.producer,
             [("orders", each) for each in partitions] if group is None else of_group,
@@ -65,8 +71,7 @@ class Transacting:
             group_id=group,
             client=CLIENT,
         )
-        self.broker.cluster.transactions.ask(event)
-        assert not (await token.result).error_code
+        assert not (await self._ask(event)).error_code
 
     def write(self, partition: int, count: int) -> None:
         """Appends a batch of records to a partition of "orders"."""
@@ -83,14 +88,12 @@ class Transacting:
 
     async def end(self, *, is_commit: bool = True) -> None:
         """Commits or aborts, as a client without KIP-890."""
-        token = Answer()
         event = EndTransaction(
-            token,
+            Answer(),
             self.transactional_id,
             *self.producer,
             is_commit,
             bumps_epoch=False,
             client=CLIENT,
         )
-        self.broker.cluster.transactions.ask(event)
-        assert not (await token.result).error_code
+        assert not (await self._ask(event)).error_code

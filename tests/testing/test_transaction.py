@@ -72,3 +72,36 @@ async def test_records_that_read_committed_consumers_get(kohort: Kohort) -> None
         await second.abort_transaction()
     found = [each.value for each in topic.records(committed=True)]
     assert found == [b"before", b"committed", b"behind"]
+
+
+async def test_records_are_committed_once_the_commit_is_answered(
+    kohort: Kohort,
+) -> None:
+    """Though the broker answers before it writes the markers, in another thread."""
+    kohort.topic("orders", partitions=1)
+    servers = kohort.bootstrap_servers
+    async with Producer(bootstrap_servers=servers, transactional_id="tx") as producer:
+        for count in range(1, 51):
+            async with producer.transaction():
+                await producer.send_and_wait("orders", b"one")
+            assert len(kohort.records("orders", committed=True)) == count
+            assert kohort.transaction("tx").state == "CompleteCommit"
+
+
+@pytest.mark.kohort(config={"transaction.markers.delay.ms": 60_000}, clock="manual")
+async def test_the_delay_of_the_markers_ends_early(kohort: Kohort) -> None:
+    """By a release, or with the clock."""
+    kohort.topic("orders", partitions=1)
+    transaction, servers = kohort.transaction("tx"), kohort.bootstrap_servers
+    async with Producer(bootstrap_servers=servers, transactional_id="tx") as producer:
+        for count in (0, 1):
+            async with producer.transaction():
+                await producer.send_and_wait("orders", b"one")
+            assert transaction.state == "PrepareCommit"
+            assert len(kohort.records("orders", committed=True)) == count
+            if count:
+                await kohort.clock.advance(60)
+            else:
+                transaction.release()
+            assert transaction.state == "CompleteCommit"
+            assert len(kohort.records("orders", committed=True)) == count + 1

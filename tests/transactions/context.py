@@ -1,14 +1,16 @@
 """A transaction coordinator on virtual time, with a producer's verbs.
 
-Performs effects as a driver does: appends go to `log`, markers to `markers`. `sleep`
-moves the clock and fires due timers. Every notice is rendered, so that it has the
-fields of its kind; and what the log has is the state, after each event.
+Performs effects as a driver does: appends go to `log`, markers to `markers`. Each
+request is followed by a turn of the event loop, except those that come `together`.
+`sleep` moves the clock and fires due timers. Every notice is rendered, so that it has
+the fields of its kind; and what the log has is the state, after each event.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kohort.broker.coordinator.effects import Arm, Notice
@@ -103,6 +105,7 @@ class Context:
         self.events: list[dict[str, Any]] = []
         self.holds: dict[str, TransactionState] = {}
         self.holds_appends = False
+        self._is_together = False
         self.refuses: ErrorCode | None = None
         self.next_producer_id: int | None = 4000
         self.start(Loading())
@@ -148,19 +151,38 @@ class Context:
                 self.mark(effect)
             else:
                 appends.append(effect)
-        self.waiting += appends
+        for append in appends:
+            if append.opens_window or self.holds_appends:
+                self.waiting.append(append)
+            else:
+                self._write(append)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Requests that come in one turn of the event loop, which ends with this."""
+        self._is_together = True
+        yield
+        self._is_together = False
+        self.turn()
+
+    def turn(self) -> None:
+        """The next turn of the event loop: windows close, timers are due."""
         if not self.holds_appends:
             self.write()
+        self.sleep(0)
 
     def write(self) -> None:
         """Writes the appends that wait."""
         waiting, self.waiting = self.waiting, []
         for append in waiting:
-            if self.refuses is not None:
-                self.submit(AppendFailed(append.append_id, self.refuses, 9, 8))
-            else:
-                self.log += append.records
-                self.submit(Appended(append.append_id))
+            self._write(append)
+
+    def _write(self, append: Append) -> None:
+        if self.refuses is not None:
+            self.submit(AppendFailed(append.append_id, self.refuses, 9, 8))
+        else:
+            self.log += append.records
+            self.submit(Appended(append.append_id))
 
     def mark(self, effect: WriteMarkers) -> None:
         """Writes the markers of some partitions, or refuses them."""
@@ -277,6 +299,8 @@ class Context:
 
     def _ask(self, event: Any) -> Any:
         self.submit(event)
+        if not self._is_together:
+            self.turn()
         # A request whose append waits has no answer yet.
         return event.token.results[0] if event.token.results else event.token
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.transactions.context import ID, T0, T1, Answer, Context
 
@@ -39,6 +41,28 @@ def at_epoch(scene: Context, epoch: int) -> None:
 
 
 # -- InitProducerId
+
+
+def test_producers_that_come_together(scene: Context) -> None:
+    """One gets the next epoch; the others find its record being written."""
+    with scene.together():
+        first: Any = scene.init()
+        codes = [scene.init().error_code for _ in range(9)]
+        codes += [scene.add(T0).error_code, scene.end().error_code]
+        assert (first.results, codes) == ([], [BUSY] * 11)
+    assert (first.result.error_code, first.result.producer_epoch) == (NONE, 1)
+    assert scene.init().producer_epoch == 2
+
+
+def test_partitions_and_groups_that_are_added_together(scene: Context) -> None:
+    """The first one is added; a retry does not wait for a record."""
+    with scene.together():
+        first: Any = scene.add(T0)
+        assert scene.add(T1, group="g").error_code == BUSY
+        assert scene.end().error_code == BUSY
+    assert first.result.error_code == NONE
+    with scene.together():
+        assert scene.add(T0).error_code == NONE
 
 
 def test_a_new_id_has_no_state_before(scene: Context) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.transactions.context import ID, T0, T1, Context
+from typing import Any
 
+import pytest
+from tests.transactions.context import ID, START, T0, T1, Answer, Context
+
+from kohort.broker.coordinator.effects import Arm
+from kohort.broker.coordinator.events import Appended
+from kohort.broker.transactions.effects import Append, Reply
 from kohort.broker.transactions.events import (
+    EndTransaction,
     ExpireTransaction,
     FenceProducer,
     HoldTransaction,
@@ -65,7 +71,7 @@ def test_a_timeout_waits_for_a_change_in_progress(scene: Context) -> None:
     scene.end()
     scene.sleep(100)
     scene.holds_appends = False
-    scene.write()
+    scene.turn()
     assert scene.state == "CompleteCommit"
 
 
@@ -147,6 +153,119 @@ def test_a_move_before_the_markers(scene: Context, is_commit: bool) -> None:
     scene.reload()
     assert scene.markers == [(T0, is_commit, 0), (T1, is_commit, 0)]
     assert scene.state == ("CompleteCommit" if is_commit else "CompleteAbort")
+
+
+# -- the time before the markers
+
+
+def test_a_producer_is_answered_before_its_markers(scene: Context) -> None:
+    """Requests that come together with EndTxn, or follow at once, find the id busy."""
+    busy = ErrorCode.CONCURRENT_TRANSACTIONS
+    with scene.together():
+        assert scene.end().error_code == ErrorCode.NONE
+        assert (scene.state, scene.markers) == ("PrepareCommit", [])
+        assert scene.describe().partitions == [T0, T1]
+        for late in (scene.add(T0), scene.add(T0, version=2), scene.end()):
+            assert late.error_code == busy
+        assert scene.end(bumps=True).error_code == busy
+        assert scene.init().error_code == busy
+    assert scene.now == START
+    assert (scene.state, len(scene.markers)) == ("CompleteCommit", 2)
+    assert scene.add(T0).error_code == ErrorCode.NONE
+
+
+def test_an_abort_by_another_producer_is_answered_before_its_markers(
+    scene: Context,
+) -> None:
+    """As an abort of EndTxn, or without a transaction (KIP-890)."""
+    with scene.together():
+        for _ in range(2):
+            error = scene.init().error_code
+            assert error == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert (scene.state, scene.markers) == ("PrepareAbort", [])
+    assert scene.state == "CompleteAbort"
+    scene.init()
+    with scene.together():
+        assert scene.end(bumps=True, is_commit=False).error_code == ErrorCode.NONE
+        assert scene.init().error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert scene.state == "CompleteAbort"
+
+
+def test_the_next_turn_is_asked_for_before_the_answer(scene: Context) -> None:
+    """However quick a client in another thread is, the markers are before it."""
+    metadata = scene.transaction.metadata
+    producer = metadata.producer_id, metadata.producer_epoch
+    event = EndTransaction(Answer(), ID, *producer, is_commit=True, bumps_epoch=False)
+    (append,) = scene.coordinator.handle(event, START)
+    assert isinstance(append, Append)
+    effects = scene.coordinator.handle(Appended(append.append_id), START)
+    kinds = [type(each) for each in effects]
+    assert kinds.index(Arm) < kinds.index(Reply)
+
+
+def delayed(delay_ms: int) -> Context:
+    """A producer in a transaction, with ``transaction.markers.delay.ms``."""
+    made = Context(TransactionSettings(markers_delay_ms=delay_ms))
+    made.init()
+    made.add(T0, T1)
+    return made
+
+
+def test_markers_before_the_answer() -> None:
+    """With a delay of 0 no request finds the id busy."""
+    scene = delayed(0)
+    with scene.together():
+        assert scene.end().error_code == ErrorCode.NONE
+        assert (scene.state, len(scene.markers)) == ("CompleteCommit", 2)
+        later: list[Any] = [scene.add(T0), scene.end(), scene.init(), scene.init()]
+        assert [each.error_code for each in later] == [ErrorCode.NONE] * 4
+
+
+def test_markers_wait_for_the_delay() -> None:
+    """On the broker's clock; those of timeouts, too."""
+    scene = delayed(50)
+    scene.end()
+    scene.sleep(0.049)
+    assert (scene.state, scene.markers) == ("PrepareCommit", [])
+    scene.sleep(0.001)
+    assert scene.state == "CompleteCommit"
+    scene.add(T0)
+    scene.sleep(70)
+    assert scene.states()[-2:] == [
+        ("PrepareAbort", "timeout"),
+        ("CompleteAbort", "markers_written"),
+    ]
+    assert scene.events[-1]["duration_ns"] == 50_000_000
+
+
+def test_commands_do_not_wait_for_the_delay() -> None:
+    """Fences and timeouts by a test end at once; a release ends the delay."""
+    scene = delayed(50)
+    assert scene.command(ExpireTransaction) is None
+    assert scene.state == "CompleteAbort"
+    scene.add(T0)
+    assert scene.command(FenceProducer) is None
+    assert scene.state == "CompleteAbort"
+    scene.add(T0)
+    scene.end()
+    assert scene.state == "PrepareCommit"
+    assert scene.command(ReleaseTransaction) is None
+    assert scene.state == "CompleteCommit"
+    assert scene.command(ReleaseTransaction) == "the transaction is not held"
+
+
+def test_a_hold_during_the_delay() -> None:
+    """It lasts longer than the delay; a new coordinator does not wait for either."""
+    scene = delayed(50)
+    scene.end()
+    assert scene.command(HoldTransaction, PREPARE_COMMIT) is None
+    scene.sleep(1)
+    assert (scene.state, scene.markers) == ("PrepareCommit", [])
+    scene.command(ReleaseTransaction)
+    scene.add(T0)
+    scene.end()
+    scene.reload()
+    assert scene.state == "CompleteCommit"
 
 
 # -- power

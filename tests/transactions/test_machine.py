@@ -8,12 +8,15 @@ gets anything done; and an id never stays busy.
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.transactions.context import ID, Context
 
 from kohort.broker.transactions.effects import WriteMarkers
 from kohort.broker.transactions.events import FenceProducer, TopicPartition
+from kohort.broker.transactions.settings import TransactionSettings
 from kohort.broker.transactions.state import PREPARE_COMMIT, PREPARED
 from kohort.protocol.errors import ErrorCode
 
@@ -42,10 +45,15 @@ class Watched(Context):
 class Producers(RuleBasedStateMachine):
     """Two producers that take turns, and a coordinator that moves."""
 
-    @initialize(version=st.sampled_from([1, 2]), is_old=st.booleans())
-    def begin(self, version: int, is_old: bool) -> None:
+    @initialize(
+        version=st.sampled_from([1, 2]),
+        is_old=st.booleans(),
+        delay_ms=st.sampled_from([-1, 0, 50]),
+    )
+    def begin(self, version: int, is_old: bool, delay_ms: int) -> None:
         """A coordinator; perhaps its producer id has few epochs left."""
-        self.scene = Watched(version=version)
+        settings = TransactionSettings(markers_delay_ms=delay_ms)
+        self.scene = Watched(settings, version)
         self.known = {"A": (-1, -1), "B": (-1, -1)}
         self.initialized("A")
         if is_old:
@@ -105,6 +113,21 @@ class Producers(RuleBasedStateMachine):
         assert self.scene.state in {f"Prepare{ended}", f"Complete{ended}"}
         if bumps:
             self.known[name] = result.producer_id, result.producer_epoch
+
+    @rule(is_commit=st.booleans(), bumps=st.booleans())
+    def comes_together(self, is_commit: bool, bumps: bool) -> None:
+        """Requests of one turn: only the first one that changes something does."""
+        scene, before = self.scene, len(self.scene.log)
+        with scene.together():
+            scene.end(is_commit=is_commit, bumps=bumps)
+            is_busy = scene.transaction.is_busy
+            late: list[Any] = [scene.add(PARTITIONS[0]), scene.end(is_commit=is_commit)]
+            late.append(scene.init())
+            changed = len(scene.log) - before
+        if is_busy:
+            busy = ErrorCode.CONCURRENT_TRANSACTIONS
+            assert [each.error_code for each in late] == [busy] * 3
+            assert changed <= 1
 
     @rule(partition=partitions, error=refusals)
     def leads(self, partition: TopicPartition, error: ErrorCode) -> None:
