@@ -31,7 +31,7 @@ LONGEST_ANSWER = 256 * 1024 * 1024
 GB. librdkafka accepts at most 100 MB (``receive.message.max.bytes``) by default, and a
 Fetch has 55 MB (``fetch.max.bytes``); nothing else comes near."""
 MOST_REPEATED_ROWS = 2_000_000
-"""Rows of a response that repeat others: as many as a request may have items."""
+"""Rows of a response that repeat others: with 100 bytes each, 200 MB."""
 SHORT_ANSWER = 4 * 1024 * 1024
 """Bytes that a response may have even if clients have not read `MOST_UNREAD` others."""
 JOIN_BELOW = 16 * 1024

@@ -24,6 +24,7 @@ from kohort.broker.cluster.leaders import Coordinated, Leaders
 from kohort.broker.cluster.producer_ids import ProducerIds
 from kohort.broker.cluster.quotas import Quotas
 from kohort.broker.cluster.resource_configs import ResourceConfigs
+from kohort.broker.cluster.scram import Scram
 from kohort.broker.config import Config
 from kohort.broker.events.bus import Events
 from kohort.broker.flow_control import Unread
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from kohort.broker.api_counts import ApiCounters
     from kohort.broker.cluster.storage import ClusterStorage
     from kohort.broker.fetch_watch import FetchWatch
+    from kohort.broker.log.metadata import ScramUsers
     from kohort.broker.log.partition import Partition
     from kohort.broker.log.transactions import EndMarker
     from kohort.broker.shards.group_records import Encoder
@@ -103,6 +105,7 @@ class Cluster:
         apis: the APIs that clients may use, by key (``api.versions``).
         features: the finalized levels of Kafka's features.
         quotas: the quotas of clients.
+        scram: the SCRAM credentials of users.
         changes: number of changes to saved state; continues after a restart.
         connections: the number of connections that all nodes have accepted.
         open_connections: the open connections, by number.
@@ -134,6 +137,7 @@ class Cluster:
         self.apis = apis_of(version)
         self.features = Features(self._features_changed, version)
         self.quotas = Quotas(config, self.client_clock, self._quotas_changed)
+        self.scram = Scram(self._scram_changed)
         self.topic_created: Callable[[Topic], object] | None = None
         self.long_work = LongWork()
         self.unread = Unread()
@@ -486,6 +490,7 @@ class Cluster:
             self.topics.by_name,
             self.features.levels,
             self.quotas.values,
+            self.scram.users,
             self.now_ms,
             self.long_work,
         )
@@ -494,6 +499,7 @@ class Cluster:
         self.producer_ids.restore(restored.first_unused_producer_id)
         self.features.restore(restored.features)
         self.quotas.restore(restored.quotas)
+        self.scram.restore(restored.scram)
         self.changes = restored.changes
         for topic in restored.topics:
             self.topics.add(topic)
@@ -512,6 +518,11 @@ class Cluster:
         self.changes += 1
         if self._storage is not None:
             self._storage.quotas_changed()
+
+    def _scram_changed(self, users: ScramUsers) -> None:
+        self.changes += 1
+        if self._storage is not None:
+            self._storage.scram_changed(users)
 
     def _save_producer_ids(self, first_unused: int) -> None:
         self.changes += 1

@@ -27,6 +27,7 @@ from kohort.broker.log.metadata import (
     ClusterMetadata,
     PartitionMetadata,
     QuotaValues,
+    ScramUsers,
     TopicMetadata,
 )
 from kohort.broker.log.partition import Partition
@@ -51,6 +52,7 @@ class Restored:
     first_unused_producer_id: int
     features: Mapping[str, int]
     quotas: QuotaValues
+    scram: ScramUsers
     changes: int
 
 
@@ -66,6 +68,7 @@ class ClusterStorage:
         by_name: the cluster's own mapping of topics, which changes, as do the next two.
         features: the finalized levels of features.
         quotas: the quotas of clients.
+        scram: the SCRAM credentials of users.
         now_ms: the clock, in ms since the epoch.
         long_work: runs the rewriting of ``cluster.json``.
 
@@ -83,6 +86,7 @@ class ClusterStorage:
         by_name: Mapping[str, Topic],
         features: Mapping[str, int],
         quotas: QuotaValues,
+        scram: ScramUsers,
         now_ms: Callable[[], int],
         long_work: LongWork,
     ) -> None:
@@ -96,6 +100,7 @@ class ClusterStorage:
         self._by_name = by_name
         self._features = features
         self._quotas = quotas
+        self._scram = scram
         self._first_unused_producer_id = 0
 
     def restore(self) -> Restored:
@@ -141,6 +146,7 @@ class ClusterStorage:
             found.next_producer_id,
             found.features,
             found.quotas,
+            found.scram,
             self._data_dir.journal.number,
         )
 
@@ -234,6 +240,14 @@ class ClusterStorage:
         """
         self._append(ClusterChange({}, quotas=self._quotas))
 
+    def scram_changed(self, users: ScramUsers) -> None:
+        """Saves all credentials of users that have changed.
+
+        Raises:
+            StorageError: nothing was saved.
+        """
+        self._append(ClusterChange({}, scram=users))
+
     def save_producer_ids(self, first_unused: int) -> None:
         """Saves the first producer id that is not reserved.
 
@@ -271,6 +285,7 @@ class ClusterStorage:
             self._first_unused_producer_id,
             self._features,
             self._quotas,
+            self._scram,
         )
         return self._data_dir.journal.rewrite(self._topics(), rest)
 

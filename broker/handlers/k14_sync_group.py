@@ -13,9 +13,9 @@ from kohort.protocol.apis.k14_sync_group import SyncGroupRequest, SyncGroupRespo
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import Api
 
-MOST = 100_000
+MOST = 50_000
 """Assignments of a request: more than a group has members. The coordinator takes them
-all at once, in 20 ms."""
+all at once, in 10 ms."""
 _SLICE = 500
 """Assignments that are read at once."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from functools import partial
+from typing import Final
 
 from kohort.broker.handlers.result_slot import Results
 from kohort.broker.long_work import Pace, Work, map_in_pieces
@@ -24,6 +25,9 @@ _FIRST_BATCHED = 4
 _PARTITION_COST = 1
 """Cost of adding a partition, as `Pace` counts."""
 _TRANSACTION_COST = 20
+MOST: Final = 10_000
+"""Partitions that are added to a transaction by one request: the coordinator takes all
+of them at once, in 10 ms."""
 
 _Partitions = dict[tuple[str, int], None]
 """A set of partitions, in order."""
@@ -85,8 +89,11 @@ def _submit(
         if pace.spend(_PARTITION_COST):
             yield
     token = results.token()
-    if is_refused:
-        token.answer(AddPartitionsResult(ErrorCode.NONE, codes))
+    if is_refused or len(partitions) > MOST:
+        refusal = AddPartitionsResult(ErrorCode.INVALID_REQUEST)
+        if is_refused:
+            refusal = AddPartitionsResult(ErrorCode.NONE, codes)
+        token.answer(refusal)
         if pace.spend(_PARTITION_COST):
             yield
         return partitions

@@ -54,6 +54,20 @@ class TopicMetadata:
 
 
 @slotted
+class ScramCredential:
+    """A credential of one mechanism (RFC 5802); a password cannot be derived of it."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+ScramUsers = Mapping[str, Mapping[int, ScramCredential]]
+"""Credentials by the number of their mechanism, by user."""
+
+
+@slotted
 class ClusterMetadata:
     """A cluster.
 
@@ -64,6 +78,7 @@ class ClusterMetadata:
         next_producer_id: the first id that has not been assigned.
         features: finalized levels that were changed at run time, by feature.
         quotas: the quotas of clients.
+        scram: the SCRAM credentials of users.
     """
 
     topics: Mapping[str, TopicMetadata]
@@ -71,6 +86,7 @@ class ClusterMetadata:
     next_producer_id: int
     features: Mapping[str, int] = MappingProxyType({})
     quotas: QuotaValues = MappingProxyType({})
+    scram: ScramUsers = MappingProxyType({})
 
     @classmethod
     def from_json(cls, data: bytes) -> tuple[ClusterMetadata, int]:
@@ -89,6 +105,7 @@ class ClusterMetadata:
                 int(found["next_producer_id"]),
                 _features(found.get("features", {})),
                 _quotas(found.get("quotas", [])),
+                _scram(found.get("scram", {})),
             )
             # Files from before the journal have no number.
             return metadata, int(found.get("change", 0))
@@ -97,7 +114,7 @@ class ClusterMetadata:
         """The metadata after these changes."""
         topics = dict(self.topics)
         configs, next_producer_id = self.configs, self.next_producer_id
-        features, quotas = self.features, self.quotas
+        features, quotas, scram = self.features, self.quotas, dict(self.scram)
         for change in changes:
             for name, topic in change.topics.items():
                 if topic is None:
@@ -112,13 +129,22 @@ class ClusterMetadata:
                 features = change.features
             if change.quotas is not None:
                 quotas = change.quotas
-        return ClusterMetadata(topics, configs, next_producer_id, features, quotas)
+            scram.update(change.scram)
+        users = {user: of for user, of in scram.items() if of}
+        return ClusterMetadata(
+            topics, configs, next_producer_id, features, quotas, users
+        )
 
     @property
     def without_topics(self) -> ClusterChange:
         """All of it except the topics."""
         return ClusterChange(
-            {}, self.configs, self.next_producer_id, self.features, self.quotas
+            {},
+            self.configs,
+            self.next_producer_id,
+            self.features,
+            self.quotas,
+            self.scram,
         )
 
 
@@ -134,6 +160,7 @@ class ClusterChange:
         next_producer_id: None if unchanged.
         features: all changed levels; None if unchanged.
         quotas: all quotas; None if unchanged.
+        scram: all credentials of each changed user; empty for a removed one.
     """
 
     topics: Mapping[str, TopicMetadata | None]
@@ -141,6 +168,7 @@ class ClusterChange:
     next_producer_id: int | None = None
     features: Mapping[str, int] | None = None
     quotas: QuotaValues | None = None
+    scram: ScramUsers = MappingProxyType({})
 
     def to_json(self, number: int) -> bytes:
         """One line, without its end."""
@@ -165,6 +193,11 @@ class ClusterChange:
                 {"entity": dict(entity), "values": dict(values)}
                 for entity, values in self.quotas.items()
             ]
+        if self.scram:
+            parts["scram"] = {
+                user: {str(number): _credential_to_json(c) for number, c in of.items()}
+                for user, of in self.scram.items()
+            }
         return parts
 
     @classmethod
@@ -188,6 +221,7 @@ class ClusterChange:
                 None if producer_id is None else int(producer_id),
                 None if features is None else _features(features),
                 None if quotas is None else _quotas(quotas),
+                _scram(found.get("scram", {})),
             )
             return change, int(found["change"])
 
@@ -239,6 +273,15 @@ def _partition_to_json(partition: PartitionMetadata) -> dict[str, object]:
     return row
 
 
+def _credential_to_json(credential: ScramCredential) -> dict[str, object]:
+    return {
+        "salt": credential.salt.hex(),
+        "stored_key": credential.stored_key.hex(),
+        "server_key": credential.server_key.hex(),
+        "iterations": credential.iterations,
+    }
+
+
 @contextmanager
 def _metadata_errors() -> Iterator[None]:
     try:
@@ -272,6 +315,21 @@ def _quotas(value: Any) -> dict[Entity, dict[str, float]]:
             for kind, name in sorted(row["entity"].items())
         ): {str(key): float(number) for key, number in row["values"].items()}
         for row in value
+    }
+
+
+def _scram(value: Any) -> dict[str, dict[int, ScramCredential]]:
+    return {
+        str(user): {
+            int(mechanism): ScramCredential(
+                bytes.fromhex(row["salt"]),
+                bytes.fromhex(row["stored_key"]),
+                bytes.fromhex(row["server_key"]),
+                int(row["iterations"]),
+            )
+            for mechanism, row in of_user.items()
+        }
+        for user, of_user in value.items()
     }
 
 

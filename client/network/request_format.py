@@ -45,6 +45,7 @@ _CLIENT_WAITS_SINCE: Mapping[str, int] = {
     "DescribeDelegationToken": 1,
     "DescribeConfigs": 2,
     "AlterConfigs": 1,
+    "AlterReplicaLogDirs": 1,
     "DescribeLogDirs": 1,
     "CreatePartitions": 1,
     "DeleteGroups": 1,
@@ -53,6 +54,8 @@ _CLIENT_WAITS_SINCE: Mapping[str, int] = {
     "AlterPartitionReassignments": 0,
     "ListPartitionReassignments": 0,
     "OffsetDelete": 0,
+    "DescribeUserScramCredentials": 0,
+    "AlterUserScramCredentials": 0,
     "DescribeTopicPartitions": 0,
     "StreamsGroupHeartbeat": 0,
 }

@@ -14,6 +14,11 @@ from tests.wire.requests import create_topics, produce
 
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
+from kohort.protocol.apis.k34_alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kohort.protocol.apis.k35_describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -97,6 +102,72 @@ async def test_the_volume_of_a_data_directory(tmp_path: Path) -> None:
         found, _ = await log_dir(client)
         assert found.log_dir == "/tmp/kafka-logs"
         assert (found.total_bytes, found.usable_bytes) == (-1, -1)
+
+
+async def moved(
+    client: WireClient,
+    *wanted: tuple[str, str, Sequence[int]],
+    version: int = 2,
+) -> dict[tuple[str, int], int]:
+    """Moves replicas to (path, topic, indexes); the error of each partition."""
+    request = AlterReplicaLogDirsRequest(
+        [
+            AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(topic, indexes)])
+            for path, topic, indexes in wanted
+        ]
+    )
+    response = await client.call("AlterReplicaLogDirs", version, request)
+    assert all(row.partitions for row in response.results)
+    return {
+        (row.topic_name, each.partition_index): each.error_code
+        for row in response.results
+        for each in row.partitions
+    }
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_replicas_are_in_the_only_log_directory(version: int) -> None:
+    """To move them there succeeds; of several directories the last one counts."""
+    nowhere, missing = ErrorCode.LOG_DIR_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    async with served() as client:
+        await client.call("CreateTopics", 7, create_topics("t", partitions=2))
+        path = (await log_dir(client))[0].log_dir
+        wanted = [(path, "t", [0, 1, 2, -1, 0]), (path, "u", [0]), (path, "none", [])]
+        assert await moved(client, *wanted, version=version) == {
+            ("t", 0): 0,
+            ("t", 1): 0,
+            ("t", 2): missing,
+            ("t", -1): missing,
+            ("u", 0): missing,
+        }
+        for other in ("/nope", "", path + "/"):
+            found = await moved(client, (other, "t", [0]), (other, "u", [0]))
+            assert found == {("t", 0): nowhere, ("u", 0): nowhere}
+        both = [(path, "t", [0]), ("/nope", "t", [0])]
+        assert await moved(client, *both) == {("t", 0): nowhere}
+        assert await moved(client, *reversed(both)) == {("t", 0): 0}
+        assert await moved(client) == {}
+
+
+async def test_a_folder_name_that_would_be_too_long() -> None:
+    """A moved replica's folder has 41 characters after topic and partition."""
+    topic = "t" * 213
+    async with served() as client:
+        await client.call("CreateTopics", 7, create_topics(topic, partitions=11))
+        path = (await log_dir(client))[0].log_dir
+        long = ErrorCode.INVALID_TOPIC_EXCEPTION
+        found = await moved(client, (path, topic, [9, 10]))
+        assert found == {(topic, 9): 0, (topic, 10): long}
+        found = await moved(client, ("/nope", topic, [10]))
+        assert found == {(topic, 10): long}
+
+
+async def test_a_node_moves_only_the_partitions_that_it_replicates() -> None:
+    """Others exist, but not on this node."""
+    async with cluster() as broker, connected(broker, 2) as client:
+        broker.cluster.create_topic("t", 0, replicas=[[1, 2], [3]])
+        found = await moved(client, (broker.cluster.log_dir, "t", [0, 1]))
+        assert found == {("t", 0): 0, ("t", 1): ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
 # -- producers

@@ -10,6 +10,7 @@ from importlib import import_module
 
 import pytest
 from tests.broker.test_cluster import NO_DELAY, offsets, stable
+from tests.broker.test_txn_offset_commit import PRODUCER, Scene
 from tests.broker.topics import delete_topic
 from tests.wire.client import WireClient, connected
 from tests.wire.requests import (
@@ -44,6 +45,11 @@ from kohort.protocol.apis.k09_offset_fetch import (
 from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
 from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
 from kohort.protocol.apis.k16_list_groups import ListGroupsRequest
+from kohort.protocol.apis.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
 from kohort.protocol.apis.k44_incremental_alter_configs import (
     AlterConfigsResource,
@@ -325,6 +331,24 @@ async def test_a_topic_that_goes_during_a_long_commit(broker: Broker) -> None:
     asked.pieces("OffsetCommit", 8, commit(5000))
     broker.cluster.create_topic("t", PARTITIONS)
     async with connected(broker) as client:
+        answer = await client.call("OffsetFetch", 8, fetch_offsets("g"))
+    assert answer.groups[0].topics == []
+
+
+async def test_a_topic_that_goes_during_a_long_commit_in_a_transaction(
+    broker: Broker,
+) -> None:
+    """The same, when the transaction is committed."""
+    rows = [TxnOffsetCommitRequestPartition(row % PARTITIONS, 7) for row in range(5000)]
+    topics = [TxnOffsetCommitRequestTopic("t", rows)]
+    request = TxnOffsetCommitRequest("x", "g", PRODUCER, 0, topics=topics)
+    asked = Asked(broker)
+    asked.during = lambda: delete_topic(broker, "t")
+    async with connected(broker) as client:
+        scene = Scene(broker, client)
+        asked.pieces("TxnOffsetCommit", 5, request)
+        broker.cluster.create_topic("t", PARTITIONS)
+        scene.end()
         answer = await client.call("OffsetFetch", 8, fetch_offsets("g"))
     assert answer.groups[0].topics == []
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -190,22 +191,39 @@ async def test_a_topic_that_goes_while_its_batch_is_read() -> None:
         assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_topic_that_goes_while_it_is_searched() -> None:
-    """A search by time is answered for the topic that has the name in the end."""
-    async with (
-        Broker() as broker,
-        connections(broker, 2) as (client, other),
-    ):
-        log = broker.cluster.create_topic("t", 1).partitions[0]
+@asynccontextmanager
+async def searched(broker: Broker) -> AsyncIterator[WireClient]:
+    """A search of node 1 for a time, which is in progress; yields its connection."""
+    async with connected(broker, 1) as client, connected(broker, 1) as other:
+        log = broker.cluster.create_topic("t", 0, replicas=[[1]]).partitions[0]
         some = [Record(0, NOW_MS, b"k")] * 200_000 + [Record(0, NOW_MS + 1, b"k")]
         log.append(build_batch(some, codec=4), now_ms=NOW_MS)
         wanted = list_offsets("t", 0, timestamp=NOW_MS + 1)
         await client.send("ListOffsets", 1, wanted)
         await other.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
+        yield client
+
+
+async def test_a_topic_that_goes_while_it_is_searched() -> None:
+    """A search by time is answered for the topic that has the name in the end."""
+    async with Broker() as broker, searched(broker) as client:
         delete_topic(broker, "t")
         broker.cluster.create_topic("t", 1)
         (row,) = (await client.response("ListOffsets", 1)).topics[0].partitions
         assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_leader_that_changes_during_a_search() -> None:
+    """The client has to ask the next leader: the offset may be behind its log."""
+    async with Broker(nodes=2) as broker, searched(broker) as client:
+        broker.cluster.move_partition("t", 0, 2)
+        (row,) = (await client.response("ListOffsets", 1)).topics[0].partitions
+        assert (row.error_code, row.offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        async with connected(broker, 2) as other:
+            wanted = list_offsets("t", 0, timestamp=NOW_MS + 1)
+            response = await other.call("ListOffsets", 1, wanted)
+        (row,) = response.topics[0].partitions
+        assert (row.error_code, row.offset) == (0, 200_000)
 
 
 async def test_a_repeated_partition_in_list_offsets() -> None:

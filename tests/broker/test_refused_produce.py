@@ -9,6 +9,7 @@ import pytest
 from tests.wire.client import WireClient, connected
 from tests.wire.malformed_batches import TRANSACTIONAL, batch, good, malformed_batches
 
+from kohort.broker.handlers import k00_produce
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k00_produce import (
     PartitionProduceData,
@@ -17,6 +18,7 @@ from kohort.protocol.apis.k00_produce import (
 )
 from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records import Record, build_batch
 
 NOW_MS = 1_700_000_000_000
 GOOD = batch(NOW_MS, good())
@@ -142,6 +144,21 @@ async def test_more_replicas_in_sync_than_there_are() -> None:
         assert codes(found) == {("t", 0): ErrorCode.MESSAGE_TOO_LARGE}
         found = await answers(client, ("t", 0, GOOD))
         assert codes(found) == {("t", 0): ErrorCode.NONE}
+
+
+async def test_record_errors_of_a_request_are_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All batches are refused; those above the limit without a list."""
+    monkeypatch.setattr(k00_produce, "_MOST_RECORD_ERRORS", 5)
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 4, overrides={"cleanup.policy": "compact"})
+        # A compacted topic needs keys.
+        data = build_batch([Record(number, NOW_MS, None, b"v") for number in range(2)])
+        rows = await answers(client, *[("t", index, data) for index in range(4)])
+        assert set(codes(rows).values()) == {INVALID}
+        listed = [len(rows["t", index].record_errors) for index in range(4)]
+        assert listed == [2, 2, 0, 0]
 
 
 @pytest.mark.parametrize("version", [3, 7, 8, 9])

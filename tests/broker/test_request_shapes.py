@@ -85,6 +85,9 @@ KNOWN = {
     "replication_factor": 1,
     "validate_only": True,
     "protocol_type": "consumer",
+    "mechanism": 1,
+    "iterations": 4096,
+    "salted_password": b"p",
 }
 
 

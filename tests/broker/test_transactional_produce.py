@@ -10,6 +10,7 @@ import pytest
 from tests.broker.test_cluster import until
 from tests.wire.client import WireClient, connections
 
+from kohort.broker.handlers import k00_produce
 from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.server import Broker
 from kohort.broker.transactions.events import HoldTransaction, ReleaseTransaction
@@ -211,6 +212,18 @@ async def test_the_markers_are_written_meanwhile() -> None:
         scene.release()
         assert errors(await scene.client.response("Produce", 12)) == [0]
         assert scene.logs[0].last_stable_offset == 1
+
+
+async def test_a_request_of_too_many_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is appended; the coordinator would be asked about all of them at once."""
+    monkeypatch.setattr(k00_produce, "_MOST_IN_TRANSACTION", 1)
+    async with producing() as scene:
+        await scene.add(0, 1)
+        assert await scene.produce(0, 1) == [ErrorCode.INVALID_REQUEST] * 2
+        assert [log.log_end_offset for log in scene.logs] == [0, 0]
+        assert await scene.produce(0) == [0]
 
 
 async def test_a_fenced_producer_is_an_event() -> None:

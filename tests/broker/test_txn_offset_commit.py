@@ -229,6 +229,31 @@ async def test_a_marker_comes_before_the_answer_of_the_coordinator() -> None:
         assert await s.fetched() == (-1, 0)
 
 
+@pytest.mark.parametrize("is_made_anew", [False, True])
+async def test_a_topic_goes_before_the_answer_of_the_coordinator(
+    *, is_made_anew: bool
+) -> None:
+    """Its partitions are looked up again: an offset would be that of a later topic."""
+    async with scene() as s:
+        s.transactions.result = None
+        await s.client.send("TxnOffsetCommit", 5, txn(5))
+        await until(lambda: bool(s.transactions.asked))
+        delete_topic(s.broker, "t")
+        if is_made_anew:
+            s.broker.cluster.create_topic("t", 1)
+        s.transactions.result = AddPartitionsResult(0)
+        s.transactions.answer(s.transactions.asked[0], s.transactions.result)
+        answer = await s.client.response("TxnOffsetCommit", 5)
+        code = answer.topics[0].partitions[0].error_code
+        assert code == (0 if is_made_anew else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        # The new topic's partition is one that the coordinator is asked about again.
+        assert len(s.transactions.asked) == 1 + is_made_anew
+        s.end()
+        if not is_made_anew:
+            s.broker.cluster.create_topic("t", 1)
+        assert await s.fetched() == ((5, 0) if is_made_anew else (-1, 0))
+
+
 async def test_unknown_partitions_and_the_empty_group() -> None:
     """They are refused without a question, each with its error; others are stored."""
     async with scene() as s:

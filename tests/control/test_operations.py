@@ -20,6 +20,7 @@ from tests.wire.requests import commit_offsets
 from kohort.control.http import cluster_routes, group_routes
 from kohort.control.http.group_types import GroupPath
 from kohort.control.http.long_polls import LongPolls
+from kohort.control.http.openapi import describing
 from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
 
 
@@ -38,6 +39,14 @@ def operations(found: Any) -> dict[str, Any]:
         for path, methods in found["paths"].items()
         for method, operation in methods.items()
     }
+
+
+async def test_the_document_is_made_once() -> None:
+    """To make it takes 27 ms, in which no other request is served."""
+    operation = describing([], has_token=False)
+    first = dict(await operation.handler())
+    second = await operation.handler()
+    assert first["paths"] is second["paths"]
 
 
 async def test_the_document_has_each_route() -> None:

@@ -1,4 +1,4 @@
-"""Admin clients of Python libraries elect leaders, reassign partitions and describe."""
+"""Admin clients of Python libraries elect leaders, reassign, describe, add users."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ElectionType
+from confluent_kafka import ElectionType, admin
 from confluent_kafka.admin import AdminClient
 from tests.broker.test_cluster import cluster
 
@@ -41,6 +41,31 @@ async def test_confluent_kafka_elects_leaders(broker: Broker) -> None:
     rows = [(p.topic, p.partition, error) for p, error in results.items()]
     assert rows == [("t", 0, None)]
     assert broker.cluster.topics.by_name["t"].leaders == [2]
+
+
+async def test_confluent_kafka_adds_a_user(broker: Broker) -> None:
+    """A credential is set and described; a missing one cannot be removed."""
+    client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    names: Any = admin
+    sha = names.ScramMechanism.SCRAM_SHA_256
+
+    def alter(*changes: Any) -> dict[str, Any]:
+        futures: Any = client.alter_user_scram_credentials(list(changes))
+        return {user: each.exception(ASK_S) for user, each in futures.items()}
+
+    def describe() -> Any:
+        described: Any = client.describe_user_scram_credentials()
+        return described.result(ASK_S)
+
+    info = names.ScramCredentialInfo(sha, 8192)
+    put = names.UserScramCredentialUpsertion("ana", info, b"secret")
+    drop = names.UserScramCredentialDeletion("ben", sha)
+    errors = await asyncio.to_thread(alter, put, drop)
+    assert errors.pop("ana") is None
+    assert "RESOURCE_NOT_FOUND" in str(errors.pop("ben"))
+    users = await asyncio.to_thread(describe)
+    (info,) = users.pop("ana").scram_credential_infos
+    assert (info.mechanism, info.iterations, users) == (sha, 8192, {})
 
 
 async def test_kafka_python_reassigns_and_describes(broker: Broker) -> None:

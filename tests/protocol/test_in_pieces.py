@@ -68,7 +68,7 @@ def test_short_messages_are_done_in_one_piece() -> None:
 
 def test_long_arrays_of_numbers() -> None:
     """They are read and written by the thousand, and are restored."""
-    numbers = list(range(100_000))
+    numbers = list(range(99_000))
     message = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", numbers)])
     data = FETCH_OFFSETS.encode(message)
 
@@ -95,15 +95,15 @@ def test_too_many_items_are_refused_before_they_are_read() -> None:
     count = MOST_ITEMS + 1
     data = uvarint(count + 1) + b"\1" * count
     work = METADATA.decode_in_pieces(data, 0, len(data))
-    with pytest.raises(WireError, match="more than 2,000,000 items"):
+    with pytest.raises(WireError, match="more than 100,000 items"):
         next(work)
 
 
 def test_items_are_counted_over_the_whole_request() -> None:
     """Many short arrays count as much as a long one."""
-    topic = b"\2t" + uvarint(100_001) + bytes(400_000) + b"\0"
+    topic = b"\2t" + uvarint(5_001) + bytes(20_000) + b"\0"
     data = b"\2g" + uvarint(22) + topic * 21 + b"\0"
-    with pytest.raises(WireError, match="more than 2,000,000 items"):
+    with pytest.raises(WireError, match="more than 100,000 items"):
         finished(FETCH_OFFSETS.decode_in_pieces(data, 0, len(data)))
 
 
@@ -112,7 +112,7 @@ def test_tagged_fields_count_as_items() -> None:
     rows = MOST_ITEMS - MOST_TAGS + 1
     row = b"\2t" + uvarint(MOST_TAGS) + b"\1\0" * MOST_TAGS
     data = uvarint(rows + 1) + row + bytes(rows)
-    with pytest.raises(WireError, match="more than 2,000,000 items"):
+    with pytest.raises(WireError, match="more than 100,000 items"):
         next(METADATA.decode_in_pieces(data, 0, len(data)))
 
 

@@ -13,6 +13,7 @@ from tests.wire.client import connected
 from tests.wire.requests import create_partitions
 
 from kohort.broker.coordinator.effects import CommandResult
+from kohort.broker.handlers.k24_add_partitions_to_txn import MOST
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace
@@ -107,6 +108,19 @@ async def test_partitions_that_do_not_exist() -> None:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]
         assert await producer.state() == "Empty"
+
+
+async def test_too_many_partitions_at_once() -> None:
+    """None is added; a partition that is named twice counts once."""
+    async with cluster(1) as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", MOST + 1)
+        producer = Producer(client)
+        await producer.init()
+        too_many = await producer.add("t", *range(MOST + 1))
+        assert too_many == [ErrorCode.INVALID_REQUEST] * (MOST + 1)
+        assert await producer.state() == "Empty"
+        assert await producer.add("t", *range(MOST), 0) == [0] * (MOST + 1)
+        assert await producer.state() == "Ongoing"
 
 
 async def test_several_transactions_in_one_request() -> None:
