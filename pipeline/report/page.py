@@ -127,7 +127,7 @@ def _environment() -> Environment:
     formats_of_values = (
         *(formats.count, formats.real, formats.share, formats.many, formats.moment),
         *(formats.clock, formats.name, formats.setting, formats.cell, formats.heading),
-        formats.is_number,
+        *(formats.is_number, formats.visible),
     )
     environment.globals |= {
         **{each.__name__: each for each in formats_of_values},

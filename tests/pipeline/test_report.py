@@ -150,6 +150,18 @@ def test_ten_groups_are_ranked_and_those_alike_compared(ten: Answers) -> None:
     )
 
 
+def test_a_rebalance_has_the_sentence_of_its_account(ten: Answers) -> None:
+    """As `kohort why` prints it; without one, its cause and the member."""
+    rows = ten["group_rebalances"].rows
+    said = spoken(page(ten, about=report_builds.ABOUT))
+    for row in rows:
+        assert row["words"].startswith(("Generation ", "After generation "))
+        assert row["words"] in said
+    older = tuple({**row, "words": None} for row in rows)
+    answers = {**ten, "group_rebalances": Answer((), older)}
+    assert "for its session timeout (app-0)" in spoken(page(answers, about={}))
+
+
 def group(name: str, **changed: Any) -> Mapping[str, Any]:
     """A row of the query ``groups``: three eager members were restarted."""
     alike = {"runs": 1, "members": 3, "partitions": 6, "restarts": 3, "restarted": 3}

@@ -1,14 +1,13 @@
--- Rebalances that cost a group time: in its run with the most downtime, of the 12 groups with the
--- most; of each the 6 with the most downtime.
--- duration_s: how long it took, in seconds; null: it has not ended
+-- Rebalances that cost a group time: in its run with the most downtime, of the 12 groups
+-- with the most; of each the 6 with the most downtime.
 -- downtime_s: partition-seconds without a reader, but of an Empty group
 -- rows_of_group: such rebalances of the group in this run
-SELECT run, `group`, number, started_ns, duration_s, outcome, cause, culprit_name, downtime_s,
-  rows_of_group
+SELECT
+  run, `group`, number, started_ns, words, cause, culprit_name, downtime_s, rows_of_group
 FROM (
   SELECT
-    b.run, b.`group`, b.number, b.started_ns, b.duration_ns / 1e9 AS duration_s, b.outcome,
-    b.cause, b.culprit_name, b.unread_ns / 1e9 AS downtime_s,
+    b.run, b.`group`, b.number, b.started_ns, b.words, b.cause, b.culprit_name,
+    b.unread_ns / 1e9 AS downtime_s,
     count(*) OVER (PARTITION BY b.`group`) AS rows_of_group,
     row_number() OVER (
       PARTITION BY b.`group`
