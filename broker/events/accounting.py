@@ -394,10 +394,18 @@ class Accounting:
         who = None
         if isinstance(account, Account):
             fields["reason"] = account.reason
+            fields["words"] = self._explain(account)
             who = _culprit(account)
         of = account.kind, account.group, account.generation, who
         notice = Notice(*of, fields, weigh(account))
         self._publish(account.run, account.node, notice)
+
+    def _explain(self, account: Account) -> str:
+        # Loaded for the first account, so that brokers with readers start sooner.
+        from kohort.broker.events.findings.explain import explain
+
+        facts = self._folding.facts(account.group)
+        return explain(account, facts, Names(facts.members, facts.lives))
 
     def _look(self, least: int | None = None) -> Iterator[None]:
         """Publishes the findings of groups with new events; yields after each rule.

@@ -511,6 +511,7 @@ class RebalanceAccount(Common):
     unread_ns: int
     unread_empty_ns: int
     unprocessed_ns: int
+    words: NotRequired[str | None]
     is_whole: bool
     is_ownership_whole: bool
 

@@ -53,7 +53,10 @@ class Packing:
             accounts += history.facts.quiet
             for account in accounts:
                 if account.key not in self._accounts:
-                    self._add(json.dumps(event_of(account)).encode())
+                    event = event_of(account)
+                    if isinstance(account, Account):
+                        event["words"] = history.explain(account)
+                    self._add(json.dumps(event).encode())
 
     def page(self, name: str) -> Page:
         """The page, of a file with this name; nothing can be added any more."""

@@ -9,20 +9,13 @@ from typing import Any
 
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.values import Event, unread_ns
+from kohort.broker.events.findings.explain import explain
 from kohort.broker.events.findings.facts import Facts
-from kohort.broker.events.findings.faults import led_to, meanwhile, phrases
 from kohort.broker.events.findings.finding import MOST_EVIDENCE, Finding
 from kohort.broker.events.findings.fold import Waiting, fold, fold_all
-from kohort.broker.events.findings.interventions import (
-    clock_phrases,
-    lives_of,
-    moved_before,
-    moved_meanwhile,
-)
 from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.rules import find
 from kohort.broker.events.findings.words import duration, many, product
-from kohort.control.why.words import explain
 
 
 @dataclass(frozen=True)
@@ -57,19 +50,7 @@ class History:
 
     def explain(self, rebalance: Account) -> str:
         """One rebalance in plain words, with the faults that led to it."""
-        facts, names = self.facts, self.names
-        before = [text for _, text in phrases(led_to(rebalance, facts), names)]
-        during = [text for _, text in phrases(meanwhile(rebalance, facts), names)]
-        return explain(
-            rebalance,
-            names,
-            [*clock_phrases(moved_before(rebalance, facts)), *before],
-            [*clock_phrases(moved_meanwhile(rebalance, facts)), *during],
-            is_hung=any(
-                life.is_connected and life.member_id not in facts.ended_by_test
-                for life in lives_of(rebalance, facts)
-            ),
-        )
+        return explain(rebalance, self.facts, self.names)
 
     def summary(self) -> str:
         """The group in one line."""

@@ -72,7 +72,6 @@ def compare(
         fail(f"--output {output}: there is no folder {Path(output).parent}", 2)
     access.must_exist()
     with access.open(reads_events=False) as lake:
-        from kohort.pipeline import build as builds
         from kohort.pipeline import report as reports
         from kohort.pipeline import sql_views
 
@@ -85,7 +84,6 @@ def compare(
             baseline,
             output=None if output is None else Path(output),
             runs=[*runs] or None,
-            about=builds.about(lake, found) or {},
         )
     if is_json:
         rows = [*as_rows(compared)]
@@ -142,23 +140,6 @@ def as_csv(compared: Comparison) -> str:
 def as_table(compared: Comparison) -> list[RenderableType]:
     """The table, and the notes below it."""
     from kohort.pipeline.commands.output import rows
-    from kohort.pipeline.report.formats import DASH
 
-    numbers = ("runs", "mean", "95 % interval", "pairs", "difference", "95 % interval ")
-    cells = (
-        (
-            line.metric.heading if is_first else "",
-            line.value,
-            line.runs,
-            line.metric.text(line.mean.mean if line.mean else None),
-            line.metric.interval(line.mean),
-            line.pairs or DASH,
-            line.metric.text(line.difference.mean if line.difference else None),
-            line.metric.interval(line.difference),
-            line.difference.direction if line.difference else DASH,
-        )
-        for line in compared.lines
-        for is_first in (line.value == compared.baseline,)
-    )
-    columns = ("metric", compared.by, *numbers, "the metric is")
-    return [rows(columns, cells, numbers), "", *compared.notes()]
+    headings = compared.headings()
+    return [rows(headings, compared.cells(), headings[2:-1]), "", *compared.notes()]

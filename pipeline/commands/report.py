@@ -53,9 +53,9 @@ def report(
 ) -> None:
     """Writes the report: one HTML file for a browser.
 
-    It begins with the settings to change and their savings, ranks the groups by
-    downtime, and has a part for each affected group; each number links to its query.
-    The file loads nothing from the network.
+    It ranks and compares the groups by the time in which partitions had no reader, and
+    has the settings worth changing, with their savings; the rest opens by a click. The
+    file loads nothing from the network.
 
     Example: kohort pipeline report -o report.html
     """

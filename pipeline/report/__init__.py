@@ -61,7 +61,6 @@ def compare(
     *,
     output: Path | None = None,
     runs: Sequence[str] | None = None,
-    about: Mapping[str, Any] | None = None,
 ) -> Comparison:
     """Compares runs by a label, and writes a page about it.
 
@@ -71,7 +70,6 @@ def compare(
         baseline: the value to compare the others with; None: the first in order.
         output: the file of the page; None: no page.
         runs: of these only; None: all.
-        about: the lineage of the build.
 
     Raises:
         OSError: the page cannot be written.
@@ -85,9 +83,7 @@ def compare(
     if output is not None:
         from kohort.pipeline.report.page import comparison_page
 
-        _replace(
-            output, comparison_page(answer, compared, about=about or {}, runs=runs)
-        )
+        _replace(output, comparison_page(answer, compared))
     return compared
 
 

@@ -1,66 +1,34 @@
 """Charts, by plotly: each as JSON that the page draws, in the colours of the reader.
 
-plotly takes some HTML in names for markup, so all names go through `label`.
+plotly takes some HTML in names for markup, so all names go through `formats.unlike`.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from markupsafe import Markup
 
-from kohort.pipeline.report import formats
-from kohort.pipeline.report.affected import CAUSES, cause
-from kohort.pipeline.report.formats import label
-from kohort.pipeline.report.queries import Answers, Row
+from kohort.pipeline.report.comparison import Line
+from kohort.pipeline.report.formats import iso, unlike
+from kohort.pipeline.report.queries import Row
 
-BARS: Final = 15
-"""Groups in a chart of groups."""
-_ROW_PX: Final = 26
-_FRAME_PX: Final = 130
-_SMALLEST: Final = 6
-_LARGEST: Final = 26
-COLOURS: Final = (
-    "#3b82c4",
-    "#d06a00",
-    "#d64550",
-    "#9a6fd0",
-    "#2e8b57",
-    "#1f8f9c",
-    "#9c7a3c",
-    "#6b7f2a",
-    "#c0559c",
-    "#5b6ee1",
-    "#a8504a",
-)
+NAMES: Final = 30
+"""Members in the chart of a group: those with the most memberships."""
+_LANE_PX: Final = 24
+_FRAME_PX: Final = 76
+_TALL: Final = 0.8
+"""Of a lane: the height of the largest number of partitions."""
+ALIVE: Final = "#2e8b57"
+DEAD: Final = "#7a8694"
+BAD: Final = "#d64550"
+MEAN: Final = "#3b82c4"
 """Each is seen on white and on near black alike (3 to 1, WCAG 1.4.11)."""
-OTHER: Final = "#7a8694"
-_SYMBOLS: Final = (
-    "circle",
-    "triangle-down",
-    "x",
-    "diamond",
-    "star",
-    "square",
-    "hourglass",
-    "hexagon",
-    "pentagon",
-    "bowtie",
-    "hexagram",
-)
-_LOOKS: Final = {
-    name: (colour, symbol)
-    for name, colour, symbol in zip(CAUSES, COLOURS, _SYMBOLS, strict=True)
-}
-"""A cause looks the same in all charts."""
-
-
-def _look(of: str | None) -> tuple[str, str]:
-    return _LOOKS.get(of or "", (OTHER, "cross"))
 
 
 @dataclass(slots=True)
@@ -79,237 +47,236 @@ class Figure:
     layout: dict[str, Any] = field(default_factory=dict)
 
     def add(self, kind: str, **settings: Any) -> None:
-        """Adds a trace; settings that are None are left out."""
-        given = {name: each for name, each in settings.items() if each is not None}
-        self.data.append({"type": kind, **given})
+        """Adds a trace."""
+        self.data.append({"type": kind, **settings})
 
-    def axis(self, name: str, **settings: Any) -> None:
-        """Adds settings of ``xaxis`` or ``yaxis``."""
-        self.layout[name] = {**self.layout.get(name, {}), **settings}
+    def as_json(self) -> Markup:
+        """JSON for a script element: nothing in it can end the element."""
+        text = json.dumps({"data": self.data, "layout": self.layout})
+        return Markup(text.replace("<", "\\u003c"))  # noqa: S704 - as above
 
+    def lanes(self, names: Sequence[str], x: str, **axis: Any) -> None:
+        """Gives it a lane for each name, from top to bottom, and an x axis.
 
-def as_json(figure: Figure) -> Markup:
-    """JSON for a script element: nothing in it can end the element."""
-    text = json.dumps({"data": figure.data, "layout": figure.layout})
-    return Markup(text.replace("<", "\\u003c"))  # noqa: S704 - as above
-
-
-def layout(figure: Figure, rows: int, x: str, **more: Any) -> None:
-    """Gives a chart its size, margins, legend and axes: categories from top to bottom.
-
-    Args:
-        figure: the chart.
-        rows: the height, in lines of text.
-        x: title of the x axis.
-        **more: other settings of plotly's layout.
-    """
-    figure.layout |= {
-        "height": _FRAME_PX + _ROW_PX * max(rows, 3),
-        "margin": {"l": 10, "r": 16, "t": 40, "b": 44},
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        "hovermode": "closest",
-        "xaxis": {"title": {"text": x}, "automargin": True},
-        "yaxis": {"automargin": True, "type": "category"},
-        **more,
-    }
-
-
-def unlike(names: Iterable[str | None]) -> dict[str | None, str]:
-    """Labels of names, no two alike: cut names may be."""
-    found: dict[str | None, str] = {}
-    for each in names:
-        text, copies = label(each), 1
-        while text in found.values():
-            copies += 1
-            text = f"{label(each)} ({copies})"
-        found[each] = text
-    return found
-
-
-def timeline(rows: Sequence[Row]) -> Markup:
-    """Rebalances over time: a row for each group, a mark for each rebalance."""
-    often = Counter(row["group"] for row in rows)
-    names = unlike(sorted(often, key=lambda group: (often[group], group)))
-    longest = max((row["duration_s"] or 0.0 for row in rows), default=0.0) or 1.0
-    figure = Figure()
-    for each in _by_cause(rows):
-        some = [row for row in rows if row["cause"] == each]
-        colour, symbol = _look(each)
-        figure.add(
-            "scatter",
-            x=[formats.iso(row["started_ns"]) for row in some],
-            y=[names[row["group"]] for row in some],
-            mode="markers",
-            name=label(cause(each), 60),
-            marker={
-                "color": colour,
-                "symbol": symbol,
-                "opacity": 0.8,
-                "size": [_size(row, longest) for row in some],
+        Args:
+            names: of the lanes.
+            x: title of the x axis.
+            **axis: its settings.
+        """
+        places = [*range(len(names), 0, -1)]
+        self.layout |= {
+            "height": _FRAME_PX + _LANE_PX * max(len(names), 3),
+            "margin": {"l": 8, "r": 8, "t": 8, "b": 40},
+            "showlegend": False,
+            "hovermode": "closest",
+            "barmode": "overlay",
+            "xaxis": {"automargin": True, "title": {"text": x}, **axis},
+            "yaxis": {
+                "automargin": True,
+                "tickvals": places,
+                "ticktext": [*names],
+                "range": [0.4, len(names) + 0.6],
+                "showgrid": False,
+                "zeroline": False,
             },
-            text=[_told(row) for row in some],
-            hovertemplate="%{x|%H:%M:%S}<br>%{y}<br>%{text}<extra></extra>",
-        )
-    layout(figure, len(names), "time, UTC")
-    figure.axis("yaxis", categoryorder="array", categoryarray=[*names.values()])
-    figure.axis("xaxis", type="date")
-    return as_json(figure)
+        }
 
-
-def _by_cause(rows: Iterable[Row]) -> list[str | None]:
-    seen = {row["cause"] for row in rows}
-    known = [each for each in CAUSES if each in seen]
-    return [*known, *sorted(seen.difference(known), key=str)]
-
-
-def _size(row: Row, longest: float) -> float:
-    """The diameter of a dot: its area grows with the duration."""
-    part: float = ((row["duration_s"] or 0.0) / longest) ** 0.5
-    return round(_SMALLEST + (_LARGEST - _SMALLEST) * part, 1)
-
-
-def _told(row: Row) -> str:
-    took = (
-        "open"
-        if row["duration_s"] is None
-        else f"{formats.seconds(row['duration_s'])}, {label(row['outcome'])}"
-    )
-    return f"{label(cause(row['cause']), 60)}: {label(row['culprit_name'])}<br>{took}"
-
-
-def downtime(answers: Answers) -> Markup:
-    """Downtime of groups in partition-seconds, by cause."""
-    groups = [row for row in answers["groups"] if row["downtime_s"]][:BARS]
-    names = unlike(row["group"] for row in reversed(groups))
-    rows = [
-        row
-        for row in answers["unread"]
-        if row["group"] in names and row["cause"] != "group_empty"
-    ]
-    figure = Figure()
-    for place, each in enumerate(sorted({row["cause"] for row in rows})):
-        some = [row for row in rows if row["cause"] == each]
-        figure.add(
+    def steps(self, at: int, spans: Sequence[Row], most: int) -> None:
+        """Fills a lane as high as the number of partitions without a reader."""
+        steps = [
+            (since, until - since, number)
+            for (since, number), (until, _) in itertools.pairwise(_steps(spans))
+            if number
+        ]
+        self.add(
             "bar",
-            orientation="h",
-            x=[row["downtime_s"] for row in some],
-            y=[names[row["group"]] for row in some],
-            name=label(each, 60),
-            marker={"color": COLOURS[place % len(COLOURS)]},
-            text=[f"{row['partitions']:,} times" for row in some],
-            textposition="none",
-            hovertemplate="%{y}: %{x:,.3~r} partition-seconds<br>%{text}",
+            x=[iso(since) for since, _, _ in steps],
+            width=[ns / 1e6 for _, ns, _ in steps],
+            offset=0,
+            base=at - _TALL / 2,
+            y=[_TALL * number / most for *_, number in steps],
+            # Short times have a border that is seen.
+            marker={"color": BAD, "line": {"color": BAD, "width": 1}},
+            customdata=[number for *_, number in steps],
+            hovertemplate="%{x|%H:%M:%S}: %{customdata:,} without a reader"
+            "<extra></extra>",
         )
-    layout(figure, len(names), "partition-seconds", barmode="stack")
-    figure.axis("yaxis", categoryorder="array", categoryarray=[*names.values()])
-    return as_json(figure)
 
 
-def ranges(
-    rows: Sequence[Row],
-    by: str,
-    columns: Sequence[tuple[str, str]],
-    x: str,
-) -> Markup:
-    """From least to most: a line for each row, with marks at some of its formats.
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The time axis of all charts of a report.
+
+    Attributes:
+        title: its title.
+        first_ns: its begin.
+        last_ns: its end.
+    """
+
+    title: str
+    first_ns: int
+    last_ns: int
+
+    def settings(self) -> dict[str, Any]:
+        """As plotly takes them."""
+        margin = (self.last_ns - self.first_ns) // 50 + 1
+        ends = self.first_ns - margin, self.last_ns + margin
+        return {"type": "date", "range": [*map(iso, ends)]}
+
+
+def axis(runs: Sequence[Row], *, is_utc: bool) -> Axis:
+    """The axis from the first to the last event, or to that of the longest run.
 
     Args:
-        rows: the first is at the top.
-        by: the column with their names.
-        columns: (column, label) of the numbers, from least to most.
-        x: title of the axis.
+        runs: rows of the query ``run_metrics``.
+        is_utc: whether times are UTC, not since the start of their run.
     """
-    names = unlike(row[by] for row in reversed(rows))
+    if is_utc:
+        ends = [row[key] for row in runs for key in ("first_ns", "last_ns")]
+        return Axis("time, UTC", min(ends, default=0), max(ends, default=0))
+    longest = max(row["last_ns"] - row["first_ns"] for row in runs)
+    return Axis("time since the start of the run", 0, longest)
+
+
+def times(rows: Iterable[Row], starts: Mapping[str, int]) -> list[Row]:
+    """Rows of several runs with times since the start of their run."""
+    return [
+        {
+            name: value - starts[row["run"]]
+            if name.endswith("_ns") and value is not None
+            else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
+
+
+def unread(groups: Sequence[str], gaps: Sequence[Row], x: Axis) -> Markup:
+    """Partitions without a reader: a lane for each group."""
     figure = Figure()
-    first, last = columns[0][0], columns[-1][0]
-    spans: list[float | None] = []
-    places: list[str | None] = []
+    figure.lanes([*unlike(groups).values()], x.title, **x.settings())
+    found = {group: [row for row in gaps if row["group"] == group] for group in groups}
+    most = max(map(_most, found.values()), default=0)
+    for at, rows in zip(range(len(groups), 0, -1), found.values(), strict=True):
+        if rows:
+            figure.steps(at, rows, most)
+    return figure.as_json()
+
+
+def _most(rows: Iterable[Row]) -> int:
+    return max((number for _, number in _steps(rows)), default=0)
+
+
+def _steps(rows: Iterable[Row]) -> list[tuple[int, int]]:
+    """How many partitions have no reader, from each time on."""
+    changes = Counter[int]()
     for row in rows:
-        spans += [row[first], row[last], None]
-        places += [names[row[by]], names[row[by]], None]
+        changes[row["from_ns"]] += row["partitions"]
+        changes[row["until_ns"]] -= row["partitions"]
+    times = sorted(changes)
+    return [*zip(times, itertools.accumulate(changes[at] for at in times), strict=True)]
+
+
+def names_of(rows: Sequence[Row]) -> list[str | None]:
+    """Names in the order of their first membership; at most `NAMES`."""
+    often = Counter(row["name"] for row in rows)
+    kept = {name for name, _ in often.most_common(NAMES)}
+    return [name for name in often if name in kept]
+
+
+def course(members: Sequence[Row], gaps: Sequence[Row], x: Axis) -> Markup:
+    """A group over time: a lane for each member, and one for idle partitions.
+
+    As on the timeline, a member that expired is dead from its last sign of life.
+    """
+    names = unlike(names_of(members))
+    figure = Figure()
+    figure.lanes(["no reader", *names.values()], x.title, **x.settings())
+    if gaps:
+        figure.steps(len(names) + 1, gaps, _most(gaps))
+    at = {name: len(names) - place for place, name in enumerate(names)}
+    shown = [row for row in members if row["name"] in names]
+    dead = [row for row in shown if row["dead_ns"] is not None]
+    alive = [(r["name"], r["from_ns"], _ended(r)) for r in shown]
+    _lines(figure, "member", alive, at, color=ALIVE, width=9)
+    spans = [(r["name"], _ended(r), r["until_ns"]) for r in dead]
+    _lines(figure, "dead", spans, at, color=DEAD, width=3, dash="2px,3px")
     figure.add(
         "scatter",
-        x=spans,
-        y=places,
+        name="expired",
+        mode="markers",
+        x=[iso(row["until_ns"]) for row in dead if row["how"] != "replaced"],
+        y=[at[row["name"]] for row in dead if row["how"] != "replaced"],
+        marker={"symbol": "x", "color": BAD, "size": 9},
+        hovertemplate="expired: %{x|%H:%M:%S}<extra></extra>",
+    )
+    return figure.as_json()
+
+
+def _ended(row: Row) -> int:
+    """The last sign of life of a member."""
+    until: int = row["until_ns"]
+    return until if row["dead_ns"] is None else max(row["dead_ns"], row["from_ns"])
+
+
+def _lines(
+    figure: Figure,
+    name: str,
+    spans: Iterable[tuple[str | None, int, int]],
+    at: Mapping[str | None, int],
+    **line: Any,
+) -> None:
+    """Lines in the lanes of members; None parts one from the next."""
+    ends = [(at[who], end) for who, *both in spans for end in (*both, None)]
+    figure.add(
+        "scatter",
+        name=name,
         mode="lines",
-        line={"color": OTHER, "width": 2},
-        hoverinfo="skip",
-        showlegend=False,
+        x=[None if end is None else iso(end) for _, end in ends],
+        y=[place for place, _ in ends],
+        line=line,
+        hovertemplate=f"{name}: %{{x|%H:%M:%S}}<extra></extra>",
     )
-    for place, (column, called) in enumerate(columns):
-        figure.add(
-            "scatter",
-            x=[row[column] for row in rows],
-            y=[names[row[by]] for row in rows],
-            mode="markers",
-            name=called,
-            marker={
-                "color": COLOURS[place],
-                "symbol": _SYMBOLS[place],
-                "size": 11,
-            },
-            hovertemplate=f"%{{y}}<br>{called}: %{{x:,.3~r}}<extra></extra>",
-        )
-    layout(figure, len(names), x)
-    figure.axis("yaxis", categoryorder="array", categoryarray=[*names.values()])
-    figure.axis("xaxis", rangemode="tozero")
-    return as_json(figure)
 
 
-def hours(rows: Sequence[Row]) -> Markup:
-    """Rebalances by hour, groups on top of each other."""
-    names = unlike(dict.fromkeys(row["group"] for row in rows))
+def compared(lines: Sequence[Line]) -> Markup:
+    """A metric by the values of a label: its runs, their mean and its interval."""
+    known = [(line, line.mean) for line in lines if line.mean is not None]
+    at = {line.value: len(lines) - place for place, line in enumerate(lines)}
+    metric = lines[0].metric
+    value = "%{x:.3~p}" if metric.is_share else f"%{{x:,.3~r}} {metric.unit}"
     figure = Figure()
-    for place, (group, called) in enumerate(names.items()):
-        some = [row for row in rows if row["group"] == group]
-        figure.add(
-            "bar",
-            x=[row["hour"].strftime("%Y-%m-%d %H:%M") for row in some],
-            y=[row["rebalances"] for row in some],
-            name=called,
-            marker={"color": COLOURS[place % len(COLOURS)]},
-            hovertemplate="%{x|%Y-%m-%d %H:%M}: %{y:,} rebalances",
-        )
-    layout(figure, 8, "hour, UTC", barmode="stack")
-    figure.axis("yaxis", type="linear", title={"text": "rebalances"})
-    figure.axis("xaxis", type="date")
-    return as_json(figure)
-
-
-def lags(rows: Sequence[Row]) -> Markup:
-    """Durations of rebalances, and the lag that each built up."""
-    names = unlike(dict.fromkeys(row["group"] for row in rows))
-    figure = Figure()
-    for place, (group, called) in enumerate(names.items()):
-        some = [row for row in rows if row["group"] == group]
-        figure.add(
-            "scatter",
-            x=[row["duration_s"] for row in some],
-            y=[row["lag_built"] for row in some],
-            mode="markers",
-            name=called,
-            marker={
-                "color": COLOURS[place % len(COLOURS)],
-                "symbol": _SYMBOLS[place % len(_SYMBOLS)],
-                "size": 10,
-                "opacity": 0.8,
-            },
-            text=[_caught_up(row) for row in some],
-            hovertemplate="%{x:.3~r} s: %{y:,} records<br>%{text}",
-        )
-    layout(figure, 8, "the rebalance took, s")
-    figure.axis(
-        "yaxis",
-        type="linear",
-        title={"text": "records of lag more"},
-        rangemode="tozero",
+    percent = {"tickformat": "~%"} if metric.is_share else {}
+    names = [*unlike(at).values()]
+    figure.lanes(names, metric.heading, rangemode="tozero", **percent)
+    figure.add(
+        "scatter",
+        x=[point for line, _ in known for point in line.points],
+        y=[at[line.value] for line, _ in known for _ in line.points],
+        mode="markers",
+        name="a run",
+        marker={"color": DEAD, "symbol": "circle-open", "size": 9},
+        hovertemplate=f"{value}<extra></extra>",
     )
-    figure.axis("xaxis", rangemode="tozero")
-    return as_json(figure)
+    figure.add(
+        "scatter",
+        x=[mean.mean for _, mean in known],
+        y=[at[line.value] for line, _ in known],
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [_reach(mean.mean, mean.high) for _, mean in known],
+            "arrayminus": [_reach(mean.low, mean.mean) for _, mean in known],
+            "thickness": 2,
+            "width": 6,
+        },
+        mode="markers",
+        name="mean, 95 % interval",
+        marker={"color": MEAN, "symbol": "diamond", "size": 12},
+        hovertemplate=f"mean {value}<extra></extra>",
+    )
+    return figure.as_json()
 
 
-def _caught_up(row: Row) -> str:
-    why = f"{label(cause(row['cause']), 60)}: {label(row['culprit_name'])}"
-    if row["catch_up_s"] is None:
-        return why
-    return f"{why}<br>worked off after {formats.seconds(row['catch_up_s'])}"
+def _reach(low: float | None, high: float | None) -> float:
+    return 0.0 if low is None or high is None else high - low

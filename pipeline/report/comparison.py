@@ -14,14 +14,14 @@ give the same intervals, because the bootstrap draws from a fixed seed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.report.formats import DASH, between, real, share
+from kohort.pipeline.report.formats import DASH, between, many, real, share, visible
 from kohort.pipeline.report.queries import Row
 
 FEWEST: Final = 5
@@ -186,6 +186,50 @@ class Comparison:
     def of(self, metric: Metric) -> list[Line]:
         """The lines of a metric; the baseline's is the first."""
         return [line for line in self.lines if line.metric == metric]
+
+    def clear(self) -> list[Line]:
+        """The lines whose metric differs clearly from that of the baseline."""
+        return [
+            line
+            for line in self.lines
+            if line.difference and line.difference.direction in {"less", "more"}
+        ]
+
+    def sentence(self, line: Line) -> str:
+        """A clear difference: ``seed=2 has less downtime than 1: 3 s less ...``."""
+        metric, found = line.metric, line.difference
+        assert found is not None
+        size, unit = metric.change(found.mean, found.direction)
+        pairs = f", {many(line.pairs, 'pair')}" if line.pairs else ""
+        return (
+            f"{visible(f'{self.by}={line.value}')} has {metric.word(found.direction)}"
+            f" {metric.title} than {visible(self.baseline)}: {size} {unit} per run on"
+            " average (95 % interval of the difference:"
+            f" {metric.interval(found)}{pairs})."
+        )
+
+    def headings(self) -> tuple[str, ...]:
+        """The headings of `cells`."""
+        return (
+            *("metric", self.by, "runs", "mean", "95 % interval", "pairs"),
+            *("difference", "95 % interval ", "the metric is"),
+        )
+
+    def cells(self) -> Iterator[tuple[str, ...]]:
+        """The table for people: a row for each line."""
+        for line in self.lines:
+            metric, mean, difference = line.metric, line.mean, line.difference
+            yield (
+                metric.heading if line.value == self.baseline else "",
+                line.value,
+                str(line.runs),
+                metric.text(None if mean is None else mean.mean),
+                metric.interval(mean),
+                str(line.pairs or DASH),
+                metric.text(None if difference is None else difference.mean),
+                metric.interval(difference),
+                difference.direction if difference else DASH,
+            )
 
     def notes(self) -> list[str]:
         """How to read the intervals, and the limits of the comparison."""

@@ -1,23 +1,21 @@
-"""Formats of numbers, times and names; numbers link to their query."""
+"""Formats of numbers, times and names, and the cells of tables."""
 
 from __future__ import annotations
 
 import datetime as dt
 import html
 import unicodedata
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from markupsafe import Markup
 
-if TYPE_CHECKING:
-    from kohort.pipeline.report.queries import Row
+from kohort.pipeline.event_schema import WORDS
 
 LONGEST: Final = 80
 """Characters of a name that are shown; the query's answer has all of it."""
 DASH: Final = "\N{EN DASH}"
 _SMALL: Final = 0.001
-_UTC: Final = dt.UTC
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 # -- numbers and times; null is a dash
@@ -40,20 +38,6 @@ def real(value: Any) -> str:
     return f"{rounded:,.0f}" if size >= 100 else f"{rounded:g}"
 
 
-def seconds(value: Any) -> str:
-    """``12 ms``, ``8.1 s``, ``14.2 min``, ``11.5 h``."""
-    if value is None:
-        return DASH
-    size = abs(value)
-    if size >= 36_000:
-        return f"{real(value / 3600)} h"
-    if size >= 600:
-        return f"{real(value / 60)} min"
-    if size >= 1 or size == 0:
-        return f"{real(value)} s"
-    return f"{real(value * 1000)} ms"
-
-
 def share(value: Any) -> str:
     """``1.2 %``."""
     return DASH if value is None else f"{real(100 * value)} %"
@@ -66,100 +50,25 @@ def between(low: Any, high: Any, form: Callable[[Any], str] = real) -> str:
     return f"{form(low)} to {form(high)}"
 
 
-def with_intervals(rows: Iterable[Row]) -> list[Row]:
-    """Rows of the query ``durations``, with the intervals of p50 and p95 as texts."""
-    return [
-        {
-            **row,
-            **{
-                f"{part}_interval": between(
-                    row[f"duration_{part}_low_s"],
-                    row[f"duration_{part}_high_s"],
-                    seconds,
-                )
-                for part in ("p50", "p95")
-            },
-        }
-        for row in rows
-    ]
-
-
-def hour(value: dt.datetime) -> str:
-    """``2026-11-21 19:00``."""
-    return value.strftime("%Y-%m-%d %H:%M")
-
-
-def day(ns: Any) -> str:
-    """``2026-11-21``, UTC."""
-    return DASH if ns is None else _time(ns).strftime("%Y-%m-%d")
-
-
-def clock(ns: Any) -> str:
-    """``19:03:07``, UTC."""
-    return DASH if ns is None else _time(ns).strftime("%H:%M:%S")
+def many(value: Any, one: str) -> str:
+    """``1 rebalance``, ``12 rebalances``."""
+    return f"{count(value)} {one}{'' if value == 1 else 's'}"
 
 
 def moment(ns: Any) -> str:
     """``2026-11-21 19:03:07``, UTC."""
-    return DASH if ns is None else _time(ns).strftime("%Y-%m-%d %H:%M:%S")
+    return DASH if ns is None else iso(ns)[:19]
+
+
+def clock(ns: Any) -> str:
+    """``19:03:07``, UTC."""
+    return moment(ns)[11:] or DASH
 
 
 def iso(ns: int) -> str:
-    """A time as plotly takes it, to the millisecond, UTC."""
-    return _time(ns).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-
-
-def _time(ns: int) -> dt.datetime:
-    """A time in ns; virtual clocks may begin at 0."""
-    return dt.datetime.fromtimestamp(0, _UTC) + dt.timedelta(microseconds=ns // 1000)
-
-
-class Numbers:
-    """The numbers of one query, as links to it.
-
-    Args:
-        query: its name.
-    """
-
-    def __init__(self, query: str) -> None:
-        self.query = query
-
-    def __call__(self, text: str, *, is_cell: bool = False) -> Markup:
-        """A number, or a text of the query.
-
-        Args:
-            text: as people read it.
-            is_cell: in a table whose caption has the link, too: no stop for Tab.
-        """
-        tab = Markup(' tabindex="-1"') if is_cell else ""
-        return Markup('<a href="#q-{}" class="n"{}>{}</a>').format(
-            self.query, tab, text
-        )
-
-    def count(self, value: Any, one: str = "", many: str = "") -> Markup:
-        """``12 rebalances``."""
-        what = one if value == 1 else many or f"{one}s"
-        return self(count(value)) + (f" {what}" if one else "")
-
-    def real(self, value: Any, unit: str = "") -> Markup:
-        """``210 member-seconds``."""
-        return self(real(value)) + (f" {unit}" if unit else "")
-
-    def seconds(self, value: Any) -> Markup:
-        """``8.1 s``."""
-        return self(seconds(value))
-
-    def share(self, value: Any) -> Markup:
-        """``1.2 %``."""
-        return self(share(value))
-
-    def clock(self, ns: Any) -> Markup:
-        """``19:03:07``."""
-        return self(clock(ns))
-
-    def moment(self, ns: Any) -> Markup:
-        """``2026-11-21 19:03:07``."""
-        return self(moment(ns))
+    """A time as plotly takes it, to the millisecond, UTC; virtual clocks begin at 0."""
+    at = dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(microseconds=ns // 1000)
+    return at.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 # -- names: from users, clients and labels, so they may contain any characters
@@ -184,22 +93,87 @@ def name(text: str | None) -> Markup:
 def setting(text: str | None) -> Markup:
     """The name of a setting, which lines break after its dots."""
     parts = visible(text or "").split(".")
-    return Markup('<span class="name">{}</span>').format(Markup(".<wbr>").join(parts))
+    return Markup("<code>{}</code>").format(Markup(".<wbr>").join(parts))
 
 
-def said(text: str | None) -> str:
-    """A text of the query, perhaps with numbers."""
-    return DASH if text is None else visible(text, len(text))
-
-
-def label(text: str | None, longest: int = 28) -> str:
+def label(text: str | None, longest: int = 22) -> str:
     """A name for plotly, which takes some HTML and entities for markup."""
     if text is None:
         return "without a name"
     return html.escape(visible(text, longest) or "(empty)", quote=False)
 
 
-def listed(parts: Iterable[str]) -> Markup:
-    """``a, b and c``; parts that are empty are left out."""
-    *before, last = [part for part in parts if part] or [""]
-    return Markup(" and ").join([Markup(", ").join(before), last] if before else [last])
+def unlike(names: Iterable[str | None]) -> dict[str | None, str]:
+    """Labels of names, no two alike: cut names may be."""
+    found: dict[str | None, str] = {}
+    for each in names:
+        text, copies = label(each), 1
+        while text in found.values():
+            copies += 1
+            text = f"{label(each)} ({copies})"
+        found[each] = text
+    return found
+
+
+# -- cells of tables, by the name of their column
+
+_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "cause": WORDS["rebalance_causes"],
+    "reason": {
+        **WORDS["again_reasons"],
+        **WORDS["skip_reasons"],
+        **WORDS["went_back"],
+    },
+    "what": {
+        "again_certain": "handled and sent again",
+        "again_possible": "sent again, perhaps handled before",
+        "skipped": "skipped",
+        "went_back": "committed offset went back",
+    },
+}
+_HEADINGS: Final = {
+    "downtime_s": "without a reader, partition-s",
+    "downtime_share": "share of the time",
+    "downtime_saved_p50_s": "saved, partition-s, p50",
+    "paused_s": "paused, member-s",
+    "assigns": "assignor",
+    "expired": "expired sessions",
+    "refused_full": "refused: group full",
+    "commit_failures": "refused commits",
+    "again_certain": "handled and sent again",
+    "again_possible": "sent again, perhaps handled",
+    "skipped": "skipped records",
+    "went_back": "offsets went back",
+    "uncommitted": "not committed",
+}
+
+
+def heading(column: str) -> str:
+    """The heading of a column of a query: ``open_p50_s`` is ``open p50, s``."""
+    if column in _HEADINGS:
+        return _HEADINGS[column]
+    for ending, unit in (("_ns", ", UTC"), ("_ms", ", ms"), ("_s", ", s")):
+        if column.endswith(ending):
+            column = column.removesuffix(ending) + unit
+    return column.replace("_", " ")
+
+
+def is_number(value: Any) -> bool:
+    """True if a value stands right in its column."""
+    return value is None or isinstance(value, (int, float))
+
+
+def cell(column: str, value: Any) -> Markup | str:
+    """A value of a column of a query."""
+    if isinstance(value, Mapping):
+        pairs = sorted(value.items())
+        return Markup(", ").join(name(f"{key}: {each}") for key, each in pairs) or DASH
+    if isinstance(value, str):
+        return _WORDS.get(column, {}).get(value) or name(value)
+    if value is None:
+        return name(None) if column == "name" else DASH
+    if column.endswith("share"):
+        return share(value)
+    if column.endswith("_ns"):
+        return moment(value)
+    return count(value) if isinstance(value, int) else real(value)

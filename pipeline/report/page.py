@@ -12,34 +12,34 @@ import functools
 import gzip
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from pathlib import PurePosixPath
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from kohort.pipeline.event_schema import WORDS
-from kohort.pipeline.report import affected, charts, formats, group_charts, run_charts
+from kohort.pipeline.report import charts, formats
 from kohort.pipeline.report.comparison import METRICS, Comparison
-from kohort.pipeline.report.compiled import Compiled
-from kohort.pipeline.report.queries import BY_NAME, Answer, Answers, sql
+from kohort.pipeline.report.queries import Answer, Answers, Row
+from kohort.pipeline.report.verdict import assigns, verdict
 
-_NUMBERS: Final = (
-    formats.count,
-    formats.real,
-    formats.seconds,
-    formats.share,
-    formats.moment,
-    formats.hour,
-    str,
-)
-"""Formats of numbers: cells with one of them stand right, and link to their query."""
-
-_UNKNOWN: Final = dict.fromkeys(
-    ("build", "outcome", "made", "kohort", "code", "engine", "options")
-)
+PARTS: Final = 12
+"""Groups that have a part: those of the queries about a group."""
+SETTINGS: Final = 6
+"""Settings on the first screen: those that would have saved the most."""
+_MORE: Final = {
+    "culprits": "Members that caused rebalances",
+    "lags": "Lag that rebalances built up",
+    "delivery": "Records sent again or skipped, and commits that went back",
+    "refusals": "Refused joins",
+    "transactions": "Transactions",
+    "initial_delay": "Savings by the initial delay (KIP-134)",
+    "run_metrics": "Runs",
+    "quality": "Checks of the data",
+}
+"""Tables at the end, by their queries, which are closed until someone opens them."""
+_UNKNOWN: Final = dict.fromkeys(("build", "outcome", "made", "kohort", "engine"))
 
 
 def page(
@@ -57,63 +57,62 @@ def page(
         runs: the runs that the answers are of; None: all.
         compared: the comparison to show; None: none.
     """
+    names = [row["group"] for row in answers["groups"]][:PARTS]
+    members, gaps = [*answers["group_members"]], [*answers["group_gaps"]]
+    all_runs = answers["run_metrics"].rows
+    seen = {row["run"] for row in (*members, *gaps)}
+    is_utc = len(seen) < 2
+    if not is_utc:
+        starts = {row["run"]: row["first_ns"] for row in all_runs}
+        members, gaps = charts.times(members, starts), charts.times(gaps, starts)
+    shown = [row for row in all_runs if row["run"] in seen]
     return _document(
         "report.html",
-        "Consumer groups: rebalances and their causes",
-        answers,
-        about,
-        runs,
-        affected=affected.affected(answers),
+        title="Consumer groups: what their rebalances cost",
+        answers=answers,
+        groups=[{**row, "assigns": assigns(row)} for row in answers["groups"]],
+        about={**_UNKNOWN, **about},
         compared=compared,
+        settings=settings(answers["findings"]),
+        members=members,
+        gaps=gaps,
+        axis=charts.axis(shown, is_utc=is_utc),
+        names=names,
+        more={query: text for query, text in _MORE.items() if answers[query].rows},
+        command=_command(about.get("build"), runs),
     )
 
 
-def comparison_page(
-    answer: Answer,
-    compared: Comparison,
-    *,
-    about: Mapping[str, Any],
-    runs: Sequence[str] | None = None,
-) -> str:
+def settings(findings: Iterable[Row]) -> list[Row]:
+    """The findings that advise a setting, each change once, largest savings first."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in findings:
+        if row["setting"]:
+            change = row["group"], row["setting"], row["suggested"]
+            found.setdefault(change, row)
+    return [*found.values()]
+
+
+def comparison_page(answer: Answer, compared: Comparison) -> str:
     """The page of a comparison.
 
     Args:
         answer: of the query ``run_metrics``.
         compared: the comparison of its rows.
-        about: the lineage of the build.
-        runs: the runs that the answer is of; None: all.
     """
-    return _document(
-        "compare.html",
-        f"Runs compared by {formats.visible(compared.by)}",
-        {"run_metrics": answer},
-        about,
-        runs,
-        compared=compared,
-    )
+    title = f"Runs compared by {formats.visible(compared.by)}"
+    return _document("compare.html", title=title, answer=answer, compared=compared)
 
 
-def _document(
-    body: str,
-    title: str,
-    answers: Answers,
-    about: Mapping[str, Any],
-    runs: Sequence[str] | None,
-    **more: Any,
-) -> str:
-    """An HTML document: the body's template in the frame of ``page.html``."""
-    templates = _environment()
-    made = templates.get_template(body).render(
-        answers=answers,
-        queries={name: BY_NAME[name] for name in answers},
-        about={**_UNKNOWN, **about},
-        runs=runs,
-        sources=_sources(about),
-        commands={name: _command(name, about.get("build"), runs) for name in answers},
-        **more,
-    )
-    frame = templates.get_template("page.html")
-    return frame.render(title=title, body=Markup(made)).lstrip()  # noqa: S704 - escaped above
+def filled(columns: Iterable[str], rows: Iterable[Row]) -> list[str]:
+    """The columns that say something: not only null, 0 or empty."""
+    rows = [*rows]
+    return [column for column in columns if any(row[column] for row in rows)]
+
+
+def _document(body: str, **values: Any) -> str:
+    """An HTML document, from a template that extends ``page.html``."""
+    return _environment().get_template(body).render(values).lstrip()
 
 
 @functools.cache
@@ -125,30 +124,23 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.bytecode_cache = Compiled(environment)
+    formats_of_values = (
+        *(formats.count, formats.real, formats.share, formats.many, formats.moment),
+        *(formats.clock, formats.name, formats.setting, formats.cell, formats.heading),
+        *(formats.is_number, formats.visible),
+    )
     environment.globals |= {
-        **{each.__name__: each for each in _NUMBERS},
-        "number_formats": _NUMBERS,
-        "numbers": formats.Numbers,
-        "name": formats.name,
-        "day": formats.day,
-        "because": affected.because,
-        "words": WORDS,
-        "names_of_causes": affected.names_of_causes,
+        **{each.__name__: each for each in formats_of_values},
         "charts": charts,
-        "group_charts": group_charts,
-        "run_charts": run_charts,
+        "filled": filled,
         "metrics": METRICS,
-        "setting": formats.setting,
-        "text_of_query": formats.said,
-        "with_intervals": formats.with_intervals,
-        "sql": sql,
+        "most_settings": SETTINGS,
+        "verdict": verdict,
         "policy": _policy,
         "style": functools.partial(_asset, "page.css"),
         "script": functools.partial(_asset, "page.js"),
         "plotly": _packed,
     }
-    environment.filters |= {"listed": formats.listed, "name": formats.name}
     return environment
 
 
@@ -191,22 +183,11 @@ def _hash(text: str) -> str:
     return f"'sha256-{digest}'"
 
 
-def _sources(about: Mapping[str, Any]) -> list[str]:
-    """The files and streams that the events came from."""
-    inputs = about.get("inputs") or {}
-    paths = [
-        PurePosixPath(str(file.get("path", ""))).name
-        for ingest in (inputs.get("ledger") or {}).values()
-        for file in ingest.get("files", ())
-    ]
-    return [*paths, *(f"stream {each}" for each in inputs.get("streams") or {})]
-
-
-def _command(query: str, build: object, runs: Sequence[str] | None) -> str:
-    """The command that asks a query again."""
-    command = ["kohort", "pipeline", "query", "--name", query]
+def _command(build: object, runs: Sequence[str] | None) -> str:
+    """The command that asks a query of the report again, but for its name."""
+    command = ["kohort", "pipeline", "query"]
     if build:
         command += ["--build", str(build)]
     for run in runs or ():
         command += ["--run", run]
-    return shlex.join(command)
+    return shlex.join([*command, "--name"])

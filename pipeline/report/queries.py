@@ -1,8 +1,7 @@
-"""The queries of the report: each has a name, and each number comes from one of them.
+"""The queries of the report: its tables and charts show their answers.
 
 A query is SQL over the tables of a build as views, ``gold_groups`` for gold/groups. It
-begins with a comment: its result and, after ``-- name:``, the meanings of columns that
-no table has.
+begins with a comment: its result, and the meanings of columns that no table has.
 """
 
 from __future__ import annotations
@@ -23,38 +22,6 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A query, by its name.
-
-    Attributes:
-        name: as in `kohort pipeline query --name`.
-        sql: its text, with the comment.
-        says: its result, in words.
-        meanings: of columns, those of the comment.
-        tables: the tables that it reads.
-    """
-
-    name: str
-    sql: str
-    says: str
-    meanings: Mapping[str, str]
-    tables: tuple[Table, ...]
-
-    def meaning(self, column: str) -> str:
-        """The meaning of a column of its result; empty for an unknown column.
-
-        Called by the template ``queries.html``.
-        """
-        if column in self.meanings:
-            return self.meanings[column]
-        for table in self.tables:
-            for each in table.columns:
-                if each.name == column:
-                    return f"{each.says} ({table.path})"
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """The answer to a query.
 
@@ -69,16 +36,9 @@ class Answer:
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def of(self, **wanted: Any) -> list[Row]:
-        """The rows with these values."""
-        return [
-            row
-            for row in self.rows
-            if all(row[name] == value for name, value in wanted.items())
-        ]
+    def of(self, group: str) -> list[Row]:
+        """The rows of a group."""
+        return [row for row in self.rows if row["group"] == group]
 
 
 Answers = Mapping[str, Answer]
@@ -86,49 +46,17 @@ Answers = Mapping[str, Answer]
 
 _VIEWS: Final = {table.path.replace("/", "_"): table for table in TABLES}
 _COMMENT: Final = re.compile(r"\A(?:--.*\n)+")
-_MEANING: Final = re.compile(r"(\w+): (.+)")
 
-
-def _query(name: str, text: str) -> Query:
-    found = _COMMENT.match(text)
-    comment = found[0].splitlines() if found else []
-    says: list[str] = []
-    meanings: dict[str, str] = {}
-    last = ""
-    for line in (each.removeprefix("--").removeprefix(" ") for each in comment):
-        meaning = _MEANING.fullmatch(line)
-        if line.startswith("  ") and last:
-            meanings[last] += f" {line.strip()}"
-        elif meaning is not None:
-            last = meaning[1]
-            meanings[last] = meaning[2]
-        else:
-            says.append(line)
-    return Query(name, text.strip(), " ".join(says), meanings, _tables(text))
-
-
-def _tables(text: str) -> tuple[Table, ...]:
-    """The tables that a query reads, in order."""
-    found = dict.fromkeys(re.findall(r"\b(?:silver|gold)_\w+", text))
-    return tuple(_VIEWS[name] for name in found if name in _VIEWS)
-
-
-def _all() -> Iterator[Query]:
-    folder = files(__package__).joinpath("sql")
-    for each in sorted(folder.iterdir(), key=lambda file: file.name):
-        name, _, kind = each.name.rpartition(".")
-        if kind == "sql":
-            yield _query(name, each.read_text(encoding="utf-8"))
-
-
-BY_NAME: Final[Mapping[str, Query]] = MappingProxyType(
-    {query.name: query for query in _all()}
-)
-"""All of them."""
 QUERIES: Final[Mapping[str, str]] = MappingProxyType(
-    {query.name: query.sql for query in BY_NAME.values()}
+    {
+        file.name.removesuffix(".sql"): file.read_text(encoding="utf-8").strip()
+        for file in sorted(
+            files(__package__).joinpath("sql").iterdir(), key=lambda file: file.name
+        )
+        if file.name.endswith(".sql")
+    }
 )
-"""Their texts."""
+"""Their texts, by name."""
 
 
 def sql(name: str, runs: Sequence[str] | None = None) -> str:
@@ -141,19 +69,19 @@ def sql(name: str, runs: Sequence[str] | None = None) -> str:
     Raises:
         KeyError: an unknown query.
     """
-    query = BY_NAME[name]
+    text = QUERIES[name]
     if runs is None:
-        return query.sql
+        return text
     wanted = ", ".join(map(_literal, runs)) or "NULL"
+    read = {*re.findall(r"\b(?:silver|gold)_\w+", text)}
     narrowed = ",\n  ".join(
         f"{view} AS (SELECT * FROM {view} WHERE {_condition(table, wanted)})"  # noqa: S608 - views are ours, runs are spelled as literals
         for view, table in _VIEWS.items()
-        if table in query.tables
+        if view in read
     )
-    found = _COMMENT.match(query.sql)
+    found = _COMMENT.match(text)
     comment = found[0] if found else ""
-    text = query.sql.removeprefix(comment)
-    return f"{comment}WITH {narrowed}\n{text}"
+    return f"{comment}WITH {narrowed}\n{text.removeprefix(comment)}"
 
 
 def _condition(table: Table, wanted: str) -> str:

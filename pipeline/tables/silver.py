@@ -111,6 +111,11 @@ REBALANCES = Table(
                 ),
             ),
             ("is_whole", "boolean", "no event of it is missing"),
+            (
+                "words",
+                "string",
+                "the rebalance in a sentence, as `kohort why` prints it; null: unknown",
+            ),
         ),
     ),
 )

@@ -8,8 +8,11 @@ from typing import Any
 from tests.coordinator.context import Context
 from tests.coordinator.driver import START
 
-from kohort.broker.events.account import Accounts
+from kohort.broker.events.account import Account, UnreadAccount
 from kohort.broker.events.account.values import Event
+from kohort.broker.events.findings.explain import explain
+from kohort.broker.events.findings.fold import Folding
+from kohort.broker.events.findings.names import Names
 from kohort.broker.events.schema import COMMON
 
 SECOND = 1_000_000_000
@@ -31,7 +34,7 @@ def accounted(events: Sequence[Event]) -> list[Event]:
     As a broker publishes them, but for one thing: they come at once, in one go with the
     event that settles them.
     """
-    accounts, found = Accounts(), list[Event]()
+    folding, found = Folding(), list[Event]()
     numbers: dict[tuple[str, int], int] = {}
 
     def add(event: Event) -> None:
@@ -41,14 +44,23 @@ def accounted(events: Sequence[Event]) -> list[Event]:
 
     for event in events:
         add(event)
-        for account in accounts.take_all(found[-1]):
+        for account in folding.take(found[-1]):
             names = ("schema", "labels", "time_ns", "wall_ns")
             common = {
                 field.name: getattr(account, field.name, None) for field in COMMON
             }
             common |= {name: event[name] for name in names}
-            add({**common, "kind": account.kind, **account.own_fields()})
+            add({**common, "kind": account.kind, **own_fields(account, folding)})
     return found
+
+
+def own_fields(account: Account | UnreadAccount, folding: Folding) -> dict[str, Any]:
+    """The fields of an account's event: a rebalance has its sentence."""
+    if isinstance(account, UnreadAccount):
+        return account.own_fields()
+    facts = folding.facts(account.group)
+    words = explain(account, facts, Names(facts.members, facts.lives))
+    return {**account.own_fields(), "words": words}
 
 
 class Stream:

@@ -261,6 +261,10 @@ async def test_a_file_has_them_and_why_takes_them(tmp_path: Path) -> None:
     told, computed = history(events, "g"), history(raw, "g")
     assert told.rebalances == computed.rebalances
     assert told.as_json()["rebalances"] == computed.as_json()["rebalances"]
+    for place, event in enumerate(events):
+        if event["kind"] == Account.kind:
+            so_far = history(events[:place], "g")
+            assert event["words"] == so_far.explain(Account.of(event))
     # Without the raw events, the accounts alone tell as much of the rebalances.
     alone = [event for event in events if event["kind"] == Account.kind]
     assert history(alone, "g").rebalances == computed.rebalances

@@ -25,10 +25,10 @@ from tests.interop.scene import HEARTBEAT_MS, PARTITIONS
 from tests.pipeline import silver_oracle
 
 from kohort.broker.events.account import Account
+from kohort.broker.events.findings.explain import SHORTEST_NS
 from kohort.broker.events.findings.words import product
 from kohort.broker.events.words import UNREAD_CAUSES
 from kohort.control.why import History, history
-from kohort.control.why.words import SHORTEST_NS
 
 if TYPE_CHECKING:
     from tests.commands import Serving

@@ -164,3 +164,11 @@ def large(spark: SparkSession) -> Answers:
     from tests.pipeline import report_builds
 
     return report_builds.answers(report_builds.large, spark)
+
+
+@pytest.fixture(scope="module")
+def ten(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """The same over ten groups that were played."""
+    from tests.pipeline import report_builds
+
+    return report_builds.ten(spark, tmp_path_factory.mktemp("ten")).answers()

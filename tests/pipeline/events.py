@@ -8,9 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kohort.broker.events.account import Account, Accounts, UnreadAccount
+from tests.events.build import own_fields
+
+from kohort.broker.events.account import Account, UnreadAccount
 from kohort.broker.events.accounting import count_records
 from kohort.broker.events.findings.finding import MOST_EVIDENCE
+from kohort.broker.events.findings.fold import Folding
 from kohort.broker.events.formats import spark_schema
 from kohort.broker.events.schema import COMMON
 from kohort.broker.events.sources import LogEnd
@@ -106,16 +109,17 @@ def with_accounts(
     Accounts get sequence numbers after all others of their node. The ends of logs are
     unknown without `log_end`.
     """
-    accounts, found = Accounts(), list[Event]()
+    folding, found = Folding(), list[Event]()
     ordered = in_order(events)
     numbers = Counter[int]()
     for event in ordered:
         numbers[event["node"]] = max(numbers[event["node"]], event["sequence"])
     for event in ordered:
         found.append(event)
-        for account in accounts.take_all(event):
+        for account in folding.take(event):
             numbers[account.node] += 1
-            found.append(_account_event(account, event, numbers[account.node]))
+            own = own_fields(account, folding)
+            found.append(_account_event(account, own, event, numbers[account.node]))
             if log_end is not None:
                 for row in found[-1]["unread"]:
                     count_records(row, log_end)
@@ -143,7 +147,7 @@ def with_findings(events: Iterable[Event]) -> list[Event]:
 
 
 def _account_event(
-    account: Account | UnreadAccount, latest: Event, sequence: int
+    account: Account | UnreadAccount, own: Event, latest: Event, sequence: int
 ) -> Event:
     common = {field.name: getattr(account, field.name, None) for field in COMMON}
     return {
@@ -151,7 +155,7 @@ def _account_event(
         **{name: latest[name] for name in ("schema", "labels", "time_ns", "wall_ns")},
         "sequence": sequence,
         "kind": account.kind,
-        **account.own_fields(),
+        **own,
     }
 
 

@@ -1,11 +1,14 @@
-"""Three builds for reports: a bad afternoon, a large build and an empty one."""
+"""Builds for reports: a bad afternoon, ten groups that were played, a large build."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.pipeline.events import frame, made, with_findings
+from tests.pipeline.played_scenes import played
 from tests.pipeline.sql_tables import BASE_NS, Made
 
 from kohort.pipeline.report.queries import Answers
@@ -21,17 +24,22 @@ NAMES = (IMAGE, SCRIPT, LINK, UNSEEN, "orders", "__proto__", "")
 
 ABOUT: dict[str, Any] = {
     "build": "20261121T180000.000000Z-abcdef",
-    "outcome": "marked",
-    "made": "2026-11-21T18:30:00Z",
     "kohort": "0.1.0",
-    "code": "0.1.0+0123456789ab",
-    "engine": "Spark 4.0.0",
-    "options": {"storm_rebalances": 5, "storm_seconds": 60.0},
-    "inputs": {
-        "ledger": {"one": {"files": [{"path": f"/somewhere/{SCRIPT}.jsonl"}]}},
-        "streams": {IMAGE: {}},
-    },
 }
+
+TEN = {
+    "orders-eager": "a rolling restart, eager",
+    "orders-cooperative": "a rolling restart, cooperative",
+    "orders-static": "static restarts",
+    "billing": "a deploy with a slow start, eager",
+    "shipping": "a crash loop, cooperative",
+    "audit": "crashes, long session",
+    "search": "a slow poller, eager",
+    "mail": "members that hang",
+    "stock": "a coordinator that moves",
+    "fraud": "a start, without a delay",
+}
+"""Ten groups of one run, by the scenes that they play."""
 
 
 def _run(run: str, **more: Any) -> dict[str, Any]:
@@ -101,66 +109,16 @@ def _metrics(made: Made, groups: list[dict[str, Any]]) -> None:
             for place, group in enumerate(groups)
         ),
     )
-    made.rows(
-        "gold/hours",
-        *(
-            {**group, "hour": f"2026-11-21 {hour}:00:00", "rebalances": 2}
-            for group in groups
-            for hour in (16, 17, 18)
-        ),
-    )
 
 
 def _causes(made: Made, groups: list[dict[str, Any]]) -> None:
-    second = 1_000_000_000
-    causes = ("member_left", "session_expired", SCRIPT)
-    made.rows(
-        "gold/causes",
-        *(
-            {
-                **group,
-                "hour": "2026-11-21 18:00:00",
-                "cause": cause,
-                "rebalances": 2,
-                "paused_s": 20.0 if group["group"] == IMAGE else 1.0,
-                "duration_p95_s": 3.25,
-            }
-            for group in groups[:4]
-            for cause in causes
-        ),
-    )
     made.rows(
         "gold/culprits",
         *(
-            {**groups[0], "cause": causes[0], "name": name, "rebalances": 1}
+            {**groups[0], "cause": cause, "name": name, "rebalances": 1}
+            for cause in ("member_left", SCRIPT)
             for name in (*NAMES, None)
         ),
-    )
-    made.rows(
-        "gold/waited_for",
-        *(
-            {
-                **groups[0],
-                "name": name,
-                "rebalances": 2,
-                "waited_s": 5.5,
-                "waited_max_s": 4.5,
-            }
-            for name in NAMES
-        ),
-    )
-    made.rows(
-        "gold/storms",
-        {
-            **groups[0],
-            "from_ns": BASE_NS,
-            "until_ns": BASE_NS + 31 * second,
-            "first_number": 1,
-            "last_number": 6,
-            "rebalances": 6,
-            "by_cause": {"member_left": 4, SCRIPT: 2},
-            "names": [*NAMES],
-        },
     )
 
 
@@ -247,21 +205,9 @@ def _transactions(made: Made) -> None:
     numbers = {"transactions": 3, "transactional_ids": 1, "committed": 1, "aborted": 2}
     times = {"open_p50_s": 2.0, "open_p99_s": 61.5, "open_max_s": 62.5}
     whole = {"run": "r1", "hour": None, **numbers, "undecided": 0, **times}
-    made.rows("gold/transactions", {**whole, "held_back": 1234})
+    causes = {"timeout": 2, SCRIPT: 1}
     made.rows(
-        "silver/transactions",
-        *(
-            {
-                "run": "r1",
-                "transactional_id": IMAGE,
-                "number": number,
-                "result": "aborted",
-                "cause": cause,
-                "open_ns": 62_500_000_000,
-                "held_back": 617,
-            }
-            for number, cause in enumerate(("timeout", SCRIPT), 1)
-        ),
+        "gold/transactions", {**whole, "held_back": 1234, "aborts_by_cause": causes}
     )
 
 
@@ -314,6 +260,7 @@ def _silver(made: Made, groups: list[dict[str, Any]]) -> None:
                 "from_ns": BASE_NS + number * 60 * second,
                 "until_ns": BASE_NS + (number * 60 + 50) * second,
                 "how": "expired" if number < 4 else "left",
+                "silent_ns": 20 * second if number < 4 else None,
             }
             for number in range(6)
         ),
@@ -358,22 +305,6 @@ def _silver(made: Made, groups: list[dict[str, Any]]) -> None:
         ),
     )
     made.rows(
-        "silver/commits",
-        *(
-            {
-                **groups[1],
-                "time_ns": BASE_NS + number * second,
-                "node": 0,
-                "sequence": number,
-                "topic": "t",
-                "partition": number % 2,
-                "offset": 100 * number,
-                "end_offset": 100 * number + 10 * (number % 7),
-            }
-            for number in range(20)
-        ),
-    )
-    made.rows(
         "silver/delivery",
         *(
             {
@@ -405,6 +336,26 @@ def _silver(made: Made, groups: list[dict[str, Any]]) -> None:
             for number in range(18)
         ),
     )
+
+
+def ten(spark: SparkSession, folder: Path) -> Made:
+    """The tables of ten groups, from the events of one broker."""
+    from kohort.pipeline import gold, silver
+
+    events = [
+        event
+        for group, scene in TEN.items()
+        for event in played(scene).events("r1", group)
+    ]
+    ordered = enumerate(sorted(events, key=lambda each: each["time_ns"]), 1)
+    events = [{**each, "node": 0, "sequence": place} for place, each in ordered]
+    build = Made(spark)
+    build.rows("gold/quality", {"check": "missing_events", "outcome": "passed"})
+    functions = {**silver.TABLE_FUNCTIONS, **gold.TABLE_FUNCTIONS}
+    tables = made(functions, frame(spark, folder, with_findings(events)), folder)
+    for path, table in tables.items():
+        table.createOrReplaceTempView(path.replace("/", "_"))
+    return build
 
 
 def large(spark: SparkSession) -> Made:
@@ -455,24 +406,6 @@ def large(spark: SparkSession) -> Made:
         from_ns=f"{BASE_NS} + id * 1000000",
         until_ns=f"{BASE_NS} + id * 1000000 + 5000000000",
         how="if(id % 3 = 0, 'expired', 'left')",
-    )
-    made.many(
-        "gold/hours",
-        3_000,
-        run="'run-001'",
-        group=of_group,
-        hour=f"timestamp_seconds({BASE_NS // 10**9} + 3600 * floor(id / 300))",
-        rebalances="1",
-    )
-    made.many(
-        "gold/causes",
-        3_000,
-        run="'run-001'",
-        group=of_group,
-        cause="if(id % 2 = 0, 'member_left', 'member_joined')",
-        hour=f"timestamp_seconds({BASE_NS // 10**9})",
-        rebalances="3",
-        paused_s="(id % 300) / 10.0",
     )
     made.many(
         "gold/culprits",

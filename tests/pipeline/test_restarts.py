@@ -66,10 +66,10 @@ def test_all_views_count_the_same_restarts(spark: SparkSession, tmp_path: Path) 
     assert rolled["setting"] == "group.instance.id"
     assert rolled["downtime_saved_s"] is None
 
-    for name in ("returns", "memberships"):
-        tables[f"silver/{name}"].createOrReplaceTempView(f"silver_{name}")
-    found = ask(spark, "restarts")
-    assert [(row["group"], row["how"], row["away_p50_s"]) for row in found] == [
-        ("away 400", "left", 400.0)
-    ] * 3
-    assert sum(row["times"] for row in found) == 3
+    for path, table in tables.items():
+        table.createOrReplaceTempView(path.replace("/", "_"))
+    found = {row["group"]: row for row in ask(spark, "groups")}
+    assert {
+        group: (row["restarts"], row["restarted"], row["away_s"])
+        for group, row in found.items()
+    } == {"away 400": (3, 3, 400.0), "away 700": (0, 0, None)}

@@ -272,6 +272,12 @@ _ACCOUNT = (
         " rebalance; and those that left because their applications did not poll, for"
         " their max.poll.interval.ms before that",
     ),
+    Field(
+        "words",
+        "string",
+        "the rebalance in a sentence, as `kohort why` prints it, from all that was"
+        " known when it was settled; null: an older kohort",
+    ),
     always("is_whole", "boolean", "no event of it is missing"),
     always(
         "is_ownership_whole",

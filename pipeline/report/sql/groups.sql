@@ -1,45 +1,79 @@
--- Groups and their rebalances, over all runs; the most downtime first;
--- at most 500.
+-- Groups over all runs, the most downtime first; at most 500.
 -- runs: number of runs with this group
--- downtime_share: downtime_s / partition_s of all runs
--- downtime_share_least: of its runs, the least
--- downtime_share_most: of its runs, the most
--- bytes_per_rebalance: metadata and assignments, by the number of completed
--- members_most: of its completed rebalances: the most members
--- expired_unread_max_s: the longest that a partition of an expired member was idle; null: none
+-- assignors: of its completed rebalances
+-- is_eager: members revoke all partitions before they rejoin; null: unknown, or both
+-- is_static: all members have a group.instance.id; null: some
+-- partitions: number of partitions that its members owned
+-- restarts: processes that stopped, without a crash, and were back within 10 minutes
+-- restarted: of these, the number of different names
+-- away_s: from the last sign of the old process to the new one, the median
+-- other_causes: rebalances that had another cause than members that come and go
 SELECT
-  `group`,
-  count(DISTINCT run) AS runs,
-  sum(rebalances) AS rebalances,
-  sum(completed) AS completed,
-  sum(interrupted) AS interrupted,
-  max(members_most) AS members_most,
-  sum(paused_s) AS paused_s,
-  sum(downtime_s) AS downtime_s,
-  sum(unprocessed_s) AS unprocessed_s,
-  sum(partition_s) AS partition_s,
-  sum(downtime_s) / nullif(sum(partition_s), 0) AS downtime_share,
-  min(downtime_share) AS downtime_share_least,
-  max(downtime_share) AS downtime_share_most,
-  sum(storms) AS storms,
-  sum(storm_rebalances) AS storm_rebalances,
-  sum(refused_full) AS refused_full,
-  sum(expired) AS expired,
-  sum(expired_unread_s) AS expired_unread_s,
-  max(expired_unread_max_s) AS expired_unread_max_s,
-  sum(partitions_moved) AS partitions_moved,
-  sum(partitions_moved_least) AS partitions_moved_least,
-  (sum(metadata_bytes) + sum(assignment_bytes)) / nullif(sum(completed), 0)
-    AS bytes_per_rebalance,
-  sum(commits) AS commits,
-  sum(commit_failures) AS commit_failures,
-  sum(received) AS received,
-  sum(again_certain) AS again_certain,
-  sum(again_possible) AS again_possible,
-  sum(skipped) AS skipped,
-  sum(went_back) AS went_back,
-  sum(uncommitted) AS uncommitted
-FROM gold_groups
-GROUP BY `group`
-ORDER BY downtime_s DESC, paused_s DESC, rebalances DESC, refused_full DESC, `group`
+  g.*,
+  b.assignors,
+  if(b.least_eager = b.most_eager, b.most_eager, NULL) AS is_eager,
+  if(m.least_static = m.most_static, m.most_static, NULL) AS is_static,
+  coalesce(o.partitions, 0) AS partitions,
+  coalesce(r.restarts, 0) AS restarts,
+  coalesce(r.restarted, 0) AS restarted,
+  r.away_s,
+  coalesce(b.other_causes, 0) AS other_causes
+FROM (
+  SELECT
+    `group`,
+    count(DISTINCT run) AS runs,
+    max(members_most) AS members,
+    sum(downtime_s) AS downtime_s,
+    sum(downtime_s) / nullif(sum(partition_s), 0) AS downtime_share,
+    sum(paused_s) AS paused_s,
+    sum(unprocessed_s) AS unprocessed_s,
+    sum(rebalances) AS rebalances,
+    sum(expired) AS expired,
+    sum(refused_full) AS refused_full,
+    sum(commit_failures) AS commit_failures,
+    sum(again_certain) AS again_certain,
+    sum(again_possible) AS again_possible,
+    sum(skipped) AS skipped,
+    sum(uncommitted) AS uncommitted
+  FROM gold_groups
+  GROUP BY `group`
+) AS g
+LEFT JOIN (
+  SELECT
+    `group`,
+    array_sort(collect_set(protocol)) AS assignors,
+    min(is_eager) AS least_eager,
+    max(is_eager) AS most_eager,
+    count_if(cause NOT IN (
+      'member_joined', 'member_left', 'session_expired', 'metadata_changed',
+      'leader_rejoined', 'static_member_replaced'
+    )) AS other_causes
+  FROM silver_rebalances
+  GROUP BY `group`
+) AS b ON b.`group` = g.`group`
+LEFT JOIN (
+  SELECT
+    `group`, min(instance_id IS NOT NULL) AS least_static,
+    max(instance_id IS NOT NULL) AS most_static
+  FROM silver_memberships
+  GROUP BY `group`
+) AS m ON m.`group` = g.`group`
+LEFT JOIN (
+  SELECT `group`, count(DISTINCT topic, partition) AS partitions
+  FROM silver_ownership
+  GROUP BY `group`
+) AS o ON o.`group` = g.`group`
+LEFT JOIN (
+  SELECT
+    `group`, count(*) AS restarts, count(DISTINCT name) AS restarted,
+    percentile(away_ns, 0.5) / 1e9 AS away_s
+  FROM (
+    SELECT `group`, name, away_ns FROM silver_returns
+    WHERE is_restart AND how <> 'expired'
+    UNION ALL
+    SELECT `group`, name, silent_ns FROM silver_memberships WHERE how = 'replaced'
+  )
+  GROUP BY `group`
+) AS r ON r.`group` = g.`group`
+ORDER BY g.downtime_s DESC, g.paused_s DESC, g.rebalances DESC, g.`group`
 LIMIT 500

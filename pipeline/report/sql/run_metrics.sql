@@ -1,12 +1,13 @@
--- The metrics by which runs are compared, by run; at most 10,000 runs.
+-- The runs, and the metrics by which they are compared; at most 10,000.
 -- time_to_stable_s: seconds from the first member of a group to its first assignment
 --   that no rebalance follows within 10 s: of the run's groups, the longest; null: a
 --   group has no such assignment
 -- findings: known problems that the broker found in it
 SELECT
-  r.run, r.labels, r.downtime_s, r.downtime_share, r.rebalances, s.time_to_stable_s,
-  r.paused_s, r.again_certain, r.again_possible, r.skipped, r.went_back, r.uncommitted,
-  r.expired, r.commit_failures, coalesce(f.findings, 0) AS findings
+  r.run, r.labels, r.first_ns, r.last_ns, r.events, r.downtime_s, r.downtime_share,
+  r.rebalances, s.time_to_stable_s, r.paused_s, r.again_certain, r.again_possible,
+  r.skipped, r.went_back, r.uncommitted, r.expired, r.commit_failures,
+  coalesce(f.findings, 0) AS findings
 FROM gold_runs AS r
 LEFT JOIN (
   SELECT run, sum(findings) AS findings

@@ -13,6 +13,14 @@ from kohort.broker.events.account.values import (
     Pause,
     Piece,
 )
+from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.faults import led_to, meanwhile, phrases
+from kohort.broker.events.findings.interventions import (
+    clock_phrases,
+    lives_of,
+    moved_before,
+    moved_meanwhile,
+)
 from kohort.broker.events.findings.names import Names, cut
 from kohort.broker.events.findings.words import (
     HELD,
@@ -31,32 +39,28 @@ SHORTEST_NS = 1_000_000
 assignment 0.1 ms before the last one leaves a gap of that length in the account."""
 
 
-def explain(
-    rebalance: Account,
-    names: Names,
-    led_to: Sequence[str] = (),
-    meanwhile: Sequence[str] = (),
-    *,
-    is_hung: bool = False,
-) -> str:
-    """Explains a rebalance: its cause, course and result.
+def explain(rebalance: Account, facts: Facts, names: Names) -> str:
+    """Explains a rebalance: its cause, with the faults that led to it, course, result.
 
     "Generation 7: ben's session expired 3.0 s after it was last heard of; waited
     0.54 s for ana and cleo; all joined; ..."
 
     Args:
         rebalance: the account of it.
+        facts: of the group.
         names: of the members.
-        led_to: faults that struck the members that caused it, and advances of the
-            clock that ended their sessions, in words.
-        meanwhile: faults and advances while it was under way, in words.
-        is_hung: a member that caused it was connected when its session expired.
     """
+    before = [text for _, text in phrases(led_to(rebalance, facts), names)]
+    during = [text for _, text in phrases(meanwhile(rebalance, facts), names)]
     clauses = [
         cause(rebalance, names),
-        *(["its connection was open"] if is_hung else []),
-        *_faults("before that,", led_to),
-        *_faults("meanwhile", meanwhile),
+        *(["its connection was open"] if _is_hung(rebalance, facts) else []),
+        *_faults(
+            "before that,", [*clock_phrases(moved_before(rebalance, facts)), *before]
+        ),
+        *_faults(
+            "meanwhile", [*clock_phrases(moved_meanwhile(rebalance, facts)), *during]
+        ),
         *_waits(rebalance, names),
         *_holds(rebalance),
         *_others(rebalance, names),
@@ -69,6 +73,14 @@ def explain(
     if not rebalance.is_whole:
         clauses.append("some of its events are missing")
     return f"{head(rebalance)}: {'; '.join(clauses)}."
+
+
+def _is_hung(rebalance: Account, facts: Facts) -> bool:
+    """True if a member that caused it was connected when its session expired."""
+    return any(
+        life.is_connected and life.member_id not in facts.ended_by_test
+        for life in lives_of(rebalance, facts)
+    )
 
 
 def _faults(when: str, phrases: Sequence[str]) -> list[str]:
