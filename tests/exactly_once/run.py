@@ -27,8 +27,9 @@ from tests.exactly_once.checker import check
 from tests.exactly_once.history import History, Log, Outcome, Place, Polled
 from tests.exactly_once.member import committed
 from tests.exactly_once.reader import Reader, end_of
-from tests.exactly_once.wire import LIMIT_S, Address, GaveUpError, RefusedError
+from tests.exactly_once.wire import Address, GaveUpError, RefusedError
 from tests.moves.cluster import Cluster, MoveError
+from tests.patience import PATIENCE_S
 from tests.wire.requests import create_topics
 
 from kohort.protocol.errors import ErrorCode
@@ -54,8 +55,6 @@ MOMENTS = {
     program.BEFORE: "before markers",
     program.BEHIND: "behind a marker",
 }
-STABLE_S = 15.0
-"""Time for the last transactions to end: much more than SHORT_MS."""
 AGAIN_S = 0.02
 """Pause between two looks at something that is not announced."""
 
@@ -318,7 +317,7 @@ class Run:
 
     async def _until_stable(self, places: Sequence[Place]) -> dict[Place, int]:
         """Waits until no transaction is open there; returns the ends."""
-        deadline = time.monotonic() + STABLE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             found = {}
             open_at = {}
@@ -349,13 +348,13 @@ class Run:
         found: dict[Place, list[tuple[int, bytes]]] = {place: [] for place in ends}
         for place in ends:
             reader.seek(place, 0)
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + PATIENCE_S
         before: dict[Place, int] = {}
         while reader.positions != ends:
             for place, rows in (await reader.poll()).items():
                 found[place] += rows
             if reader.positions != before:
-                before, deadline = dict(reader.positions), time.monotonic() + LIMIT_S
+                before, deadline = dict(reader.positions), time.monotonic() + PATIENCE_S
             elif time.monotonic() > deadline:
                 raise GaveUpError(f"read up to {reader.positions}, and not to {ends}")
         return found
@@ -368,7 +367,7 @@ class Run:
             for place, log in source.items()
             if log.committed
         }
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + PATIENCE_S
         before: dict[int, int] = {}
         while True:
             found = await committed(
@@ -377,7 +376,7 @@ class Run:
             if all(found[partition] > last for partition, last in wanted.items()):
                 return
             if found != before:
-                before, deadline = found, time.monotonic() + LIMIT_S
+                before, deadline = found, time.monotonic() + PATIENCE_S
             elif time.monotonic() > deadline:
                 raise GaveUpError(f"the group stays at {found}, records go to {wanted}")
             await asyncio.sleep(AGAIN_S)

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from tests.patience import PATIENCE_S
+
 from kohort.client.config import CommonConfig
 from kohort.client.errors import KohortError
 from kohort.client.network.connection import Connection
@@ -21,8 +23,6 @@ Address = tuple[str, int]
 
 GROUP, TRANSACTION = 0, 1
 """Types of coordinators."""
-LIMIT_S = 40.0
-"""No operation takes this long, restarts of the broker included."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.003, 0.1
 ELSEWHERE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -59,7 +59,7 @@ class RefusedError(Exception):
 
 
 class GaveUpError(Exception):
-    """No answer within LIMIT_S."""
+    """No answer within PATIENCE_S."""
 
 
 class Wire:
@@ -90,11 +90,11 @@ class Wire:
         """Repeats a request until it is answered.
 
         Raises:
-            GaveUpError: not within LIMIT_S.
+            GaveUpError: not within PATIENCE_S.
             RefusedError: from `ask`.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + LIMIT_S
+        deadline = loop.time() + PATIENCE_S
         pause = FIRST_PAUSE_S
         while True:
             try:
