@@ -17,7 +17,7 @@ from tests.protocol.strategies import (
     carried,
     comparable,
     every_api,
-    every_side,
+    every_form,
     filled,
     messages,
     mutated,
@@ -45,7 +45,7 @@ def _tagged(side: Side) -> dict[str, Any]:
     }
 
 
-@every_side
+@every_form
 @A_FEW
 @given(data=st.data())
 def test_a_message_survives_its_codec(side: Side, data: st.DataObject) -> None:
@@ -71,7 +71,7 @@ def test_a_message_survives_its_codec(side: Side, data: st.DataObject) -> None:
     assert side.layout.parse(encoded) == carried(message, side.version)
 
 
-@every_side
+@every_form
 @A_FEW
 @given(data=st.data())
 def test_doubtful_bytes_are_read_alike(side: Side, data: st.DataObject) -> None:
