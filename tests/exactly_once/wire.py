@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from tests.long_runs import RunError
 from tests.patience import PATIENCE_S
 
 from kohort.client.config import CommonConfig
@@ -50,7 +51,7 @@ class LaterError(Exception):
     """The request is to be repeated."""
 
 
-class RefusedError(Exception):
+class RefusedError(RunError):
     """An error that a repetition would not change."""
 
     def __init__(self, api_name: str, code: int) -> None:
@@ -58,7 +59,7 @@ class RefusedError(Exception):
         self.code = code
 
 
-class GaveUpError(Exception):
+class GaveUpError(RunError):
     """No answer within PATIENCE_S."""
 
 
