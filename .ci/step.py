@@ -44,7 +44,7 @@ MOST_FLAKY = 3
 """Flaky tests in one run of all steps. More have a common cause."""
 MOST_FAILURES = 10
 """Tests of a step that are run again. More have a common cause."""
-BUDGET_S = 60 * 60
+BUDGET_S = 40 * 60
 """Time for all steps. The summary says so if they took more."""
 LONGEST_ERROR = 500
 """Characters of an error in the summary."""

@@ -27,7 +27,7 @@ MODES: dict[str, list[tuple[str, ...]]] = {
 """The assignors of members, also during a migration to cooperative."""
 
 MOST = 6
-EXAMPLES = 400 if settings().max_examples >= 50 else 10
+EXAMPLES = 150 if settings().max_examples >= 50 else 10
 """For each mode. A sequence takes a fifth of a second, so many are played only in the
 profile "ci"."""
 
