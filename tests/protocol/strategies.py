@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from kohort.protocol.columns import Columns
@@ -48,9 +47,6 @@ class Side(NamedTuple):
         return layout(self.declared, self.version, flexible=flexible)
 
 
-A_FEW = settings(max_examples=settings().max_examples // 5)
-"""Examples for each version of each API: most versions have the same fields."""
-
 SIDES = [
     Side(api, version, is_request)
     for api in APIS
@@ -64,35 +60,11 @@ def sides_of(api: Api) -> list[Side]:
     return [side for side in SIDES if side.api is api]
 
 
-every_side = pytest.mark.parametrize("side", SIDES, ids=str)
+def some_side(api: Api) -> st.SearchStrategy[Side]:
+    """The request or the response of some version of an API."""
+    return st.sampled_from(sides_of(api))
 
 
-def _form(struct: type, version: int) -> tuple[object, ...]:
-    """The fields that a version has."""
-    return tuple(
-        (
-            field.name,
-            field.nullable_in(version),
-            () if isinstance(field.kind, Primitive) else _form(field.kind, version),
-        )
-        for field in fields_of(struct)
-        if field.exists_in(version)
-    )
-
-
-every_form = pytest.mark.parametrize(
-    "side",
-    {
-        (
-            side.declared,
-            side.api.is_flexible(side.version),
-            *_form(side.declared, side.version),
-        ): side
-        for side in reversed(SIDES)
-    }.values(),
-    ids=str,
-)
-"""Versions with other fields than those before: equal ones have the same codec."""
 every_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 
 _TEXT = st.one_of(
@@ -166,6 +138,11 @@ def messages(
     values: Sequence[st.SearchStrategy[Any]]
     values = [_of_field(f, version, modest=modest) for f in fields_of(cls)]
     return st.builds(cls, *values)
+
+
+def plain_messages(side: Side) -> tuple[Any, Any]:
+    """A message with all default values, and one with a value in every field."""
+    return side.declared(), filled(side.declared, side.version)
 
 
 @functools.cache
