@@ -10,8 +10,8 @@ may run at once.
 A step runs in a separate session, with `ci_watch` as a plugin of each pytest:
 
 1. Its output is copied. A step that passes its limit is stopped: the tests under way
-   and the stacks of their threads are printed, and its processes killed. A test that
-   passes half of the limit is stopped likewise; pytest-xdist then goes on without it.
+   and the stacks of their threads are printed, and its processes killed. Tests have
+   limits of their own (pytest-timeout).
 2. Tests that failed are run again, each alone, in a separate pytest. A test that
    passes then is flaky; the step fails if one fails again. A session that did not
    come to its end, or with more than MOST_FAILURES failures, fails at once.
@@ -44,7 +44,7 @@ MOST_FLAKY = 3
 """Flaky tests in one run of all steps. More have a common cause."""
 MOST_FAILURES = 10
 """Tests of a step that are run again. More have a common cause."""
-BUDGET_S = 60 * 60
+BUDGET_S = 40 * 60
 """Time for all steps. The summary says so if they took more."""
 LONGEST_ERROR = 500
 """Characters of an error in the summary."""
@@ -263,7 +263,6 @@ class Command:
         environment: variables that are added to those set here.
         cwd: its folder.
         limit_s: the time that it has.
-        test_limit_s: the time that each of its tests has.
     """
 
     def __init__(
@@ -272,14 +271,12 @@ class Command:
         environment: Mapping[str, str],
         cwd: str,
         limit_s: float,
-        test_limit_s: float,
     ) -> None:
         self.last_line = ""
         self.stopped = False
         self._argv = argv
         self._cwd = cwd
         self._limit_s = limit_s
-        self._test_limit_s = test_limit_s
         self._watch = Path(tempfile.mkdtemp(dir=os.environ["STEPS_FOLDER"]))
         self._environment = {
             **environment,
@@ -319,15 +316,11 @@ class Command:
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
         began_s = time.monotonic()
         while process.poll() is None:
-            now_s = time.monotonic()
-            if now_s - began_s > self._limit_s:
+            if time.monotonic() - began_s > self._limit_s:
                 say(f"\n===== stopped: it takes more than {self._limit_s:g} s")
                 self.stopped = True
                 stop_step(self.under_way())
                 process.wait()
-            for test in self.under_way():
-                if now_s - test.since_s > self._test_limit_s:
-                    stop_test(test)
             reap(other_than=process.pid)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=0.2)
@@ -379,7 +372,7 @@ def run_again(session: Session, test: str, limit_s: float) -> bool:
     say(f"\n===== again, alone: {test}")
     argv = [*session.command, "-n", "0", test]
     limit_s = min(limit_s, left_s())
-    again = Command(argv, session.environment, session.cwd, limit_s, limit_s)
+    again = Command(argv, session.environment, session.cwd, limit_s)
     return again.run() == 0
 
 
@@ -397,7 +390,7 @@ def run(limit_s: float, name: str, argv: Sequence[str]) -> Result:
     if left_s() <= 0:
         return result("NOT RUN", "no time was left")
     limit_s = min(limit_s, left_s())
-    command = Command(argv, os.environ, str(Path.cwd()), limit_s, limit_s / 2)
+    command = Command(argv, os.environ, str(Path.cwd()), limit_s)
     try:
         status = command.run()
         if command.stopped:

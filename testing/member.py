@@ -55,8 +55,8 @@ from kohort.testing.waiting import Handle, Waits
 if TYPE_CHECKING:
     from kohort.testing.thread import BrokerThread
 
-PATIENCE_S: Final = 10.0
-"""Default timeout of an answer."""
+PATIENCE_S: Final = 60.0
+"""Default timeout of an answer: no broker takes this long, on a busy machine either."""
 _BY_NAME: Final = (2, 9)
 """The versions of OffsetCommit that have topics by name."""
 _SEVERAL: Final = 3

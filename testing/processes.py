@@ -31,8 +31,8 @@ NAME_LENGTH: Final = 60
 """Characters of a command in a message."""
 LAST_WORDS_S: Final = 0.5
 """Time to read the rest of the output when a process has ended."""
-PATIENCE_S: Final = 10.0
-"""Default timeout of a wait for a process."""
+PATIENCE_S: Final = 60.0
+"""Default timeout of a wait for a process, which may start on a busy machine."""
 
 
 class ProcessError(Exception):

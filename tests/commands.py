@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
+from tests.patience import PATIENCE_S
+
 KOHORT = [sys.executable, "-m", "kohort"]
-PATIENCE_S = 30.0
-"""Limit for working processes; nothing takes this long."""
 
 
 def environment(**variables: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ from hypothesis import settings
 os.environ["KOHORT_FROZEN"] = "1"
 
 # HYPOTHESIS_PROFILE=ci tries more examples. Deadlines would measure the machine.
-settings.register_profile("kohort", deadline=None, max_examples=15)
+settings.register_profile("kohort", deadline=None, max_examples=10)
 settings.register_profile("ci", deadline=None, max_examples=50, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "kohort"))
 
@@ -55,6 +55,11 @@ from tests import jitter
 from tests.coordinator.context import Context
 
 pytest_plugins = ["pytester"]
+
+LONGER = {"fuzz", "interop", "long", "spark"}
+"""Tests that start clusters and toolchains, or wait for real time."""
+LONGEST_S = 900
+"""Their limit: three times as long as the longest takes on two busy cores."""
 jitter.set_up(os.environ.get("KOHORT_JITTER"))
 
 
@@ -85,6 +90,15 @@ def pytest_collection(session: pytest.Session) -> None:
         # A module that cannot be imported is reported when it is collected.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             _ = pytest.Module.from_parent(session, path=path).obj
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives long tests a longer limit than the one in pyproject.toml."""
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        if LONGER & marks and "timeout" not in marks:
+            item.add_marker(pytest.mark.timeout(LONGEST_S))
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
+from tests.patience import PATIENCE_S
 
-COMMITTED_S = 30.0
-"""Limit for a response that comes at once, unless the coordinator is down."""
 ELSEWHERE = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -71,10 +70,10 @@ def begin(
 def _committed(
     consumer: Consumer, partitions: list[TopicPartition]
 ) -> list[TopicPartition]:
-    deadline = time.monotonic() + COMMITTED_S
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return consumer.committed(partitions, COMMITTED_S)
+            return consumer.committed(partitions, PATIENCE_S)
         except KafkaException as error:
             if error.args[0].code() not in ELSEWHERE or time.monotonic() > deadline:
                 raise

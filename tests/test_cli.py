@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.commands import PATIENCE_S, kohort, refused, serving
+from tests.commands import kohort, refused, serving
 from tests.conformance import registry as conformance
 from tests.conformance.play import play_all, probe
+from tests.patience import PATIENCE_S
 
 from kohort.broker import telemetry
 from kohort.broker.config_keys import BROKER_KEYS

@@ -16,7 +16,7 @@ Program = Generator[None, None, str]
 QUIET_S = 3.0
 AFTER_S = 1.0
 """Seconds for evicted members to notice it and rejoin."""
-BACK_S = 15.0
+BACK_S = 60.0
 LOOK_S = 0.1
 BACK_RATIO = 3.0
 """Memory counts as released below three times that before: allocators keep some, and an

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE_S
 from tests.wire.client import connected
 
 from kohort.broker.config import ConfigError
@@ -150,13 +151,13 @@ def test_ctrl_c_ends_a_program() -> None:
     ) as program:
         assert program.stdout is not None
         assert int(program.stdout.readline())
-        for _ in range(30):
+        for _ in range(60):
             # One that comes just before `input` reads does not end the reading.
             program.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 program.wait(timeout=1)
                 break
-        _, said = program.communicate(timeout=30)
+        _, said = program.communicate(timeout=PATIENCE_S)
     assert said.endswith("KeyboardInterrupt\n")
     assert program.returncode != 0
 

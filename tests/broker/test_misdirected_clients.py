@@ -12,8 +12,8 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from tests.commands import PATIENCE_S
 from tests.events.checks import check
+from tests.patience import PATIENCE_S
 from tests.wire.client import connected, served
 
 from kohort.broker.server import Broker

@@ -20,7 +20,7 @@ from tests.wire.requests import commit_offsets
 from kohort.broker.coordinator.events import Client
 from kohort.broker.dispatch import HANDLERS, WITH_RESPOND
 from kohort.broker.handlers import k11_join_group, k14_sync_group, repeated_rows
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import PIECE_COST, Pace, Work
 from kohort.broker.request import AnswerSizeError, Request, ResponseFormat
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k22_init_producer_id import InitProducerIdRequest
@@ -34,7 +34,8 @@ from kohort.protocol.records import Record, build_batch
 from kohort.protocol.registry import APIS, BY_NAME, Api
 
 PARTITIONS = 40
-ROWS = 3000
+ROWS = 2 * PIECE_COST + 100
+"""The cheapest row costs 1: these are more than two pieces."""
 BYTES_PER_ROW = 450
 """Memory of a response for each item of the request: a row, its ids, and a text. With
 the largest number of items, that is as much as the request may take twice."""

@@ -76,7 +76,7 @@ class Steps:
         self._environment = {
             **inherited,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # it takes longer than the tests
-            "PYTEST_PLUGINS": "xdist.plugin",
+            "PYTEST_PLUGINS": "xdist.plugin,pytest_timeout",
             "STEPS_FOLDER": str(results),
             "STEPS_BEGAN": str(time.time()),
             "STEPS_END": str(time.time() + 1000),
@@ -229,6 +229,37 @@ def test_a_hung_test_is_named_with_its_tasks(steps: Steps) -> None:
     assert re.search("under way on pytest for .* s: test_hung.py::test_hung\n", output)
     assert re.search("test_hung.py:7 wait_for_nothing", output)
     assert has_ended(child)
+
+
+def test_a_test_that_passes_its_limit_fails_and_the_others_run(steps: Steps) -> None:
+    """Its worker ends: in an asyncio task an alarm's exception would be lost."""
+    steps.write(
+        "test_limits.py",
+        """
+import asyncio
+
+async def wait_for_a_loop():
+    task = asyncio.create_task(loop_forever())
+    await asyncio.Event().wait()
+
+async def loop_forever():
+    while True:
+        pass
+
+def test_hung():
+    asyncio.run(wait_for_a_loop())
+
+def test_other():
+    pass
+""",
+    )
+    limit = ["--timeout=2", "--timeout-method=thread"]
+    status, output = steps.run_pytest("-n", "1", *limit, "test_limits.py")
+    assert status == 1
+    assert "in loop_forever" in output
+    _, lines = steps.summary()
+    assert re.fullmatch("FAILED a step: =+ 1 failed, 1 passed in .*", lines[0])
+    assert lines[1].strip().startswith("failed: test_limits.py::test_hung: worker ")
 
 
 def test_a_step_that_passes_its_limit_is_stopped(steps: Steps) -> None:

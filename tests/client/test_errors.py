@@ -41,13 +41,13 @@ def test_there_is_one_tree() -> None:
     assert issubclass(ConfigError, ValueError)
 
 
-@pytest.mark.parametrize("code", [code for code in ErrorCode if code])
-def test_retriable_is_what_it_is_for_kafka(code: ErrorCode) -> None:
+def test_retriable_is_what_it_is_for_kafka() -> None:
     """An error is retriable if Kafka's own client retries it."""
-    error = error_of(code, api="Fetch")
-    assert error.retriable == (code in RETRIABLE)
-    assert error.code is code
-    assert code.name in str(error)
+    for code in [code for code in ErrorCode if code]:
+        error = error_of(code, api="Fetch")
+        assert error.retriable == (code in RETRIABLE), code
+        assert error.code is code
+        assert code.name in str(error)
 
 
 def test_an_error_says_where() -> None:
@@ -110,10 +110,9 @@ def test_a_code_that_nobody_knows_is_an_error() -> None:
     assert "4711" in str(error)
 
 
-@pytest.mark.parametrize("code", [code for code in ErrorCode if code])
-def test_words_are_for_people(code: ErrorCode) -> None:
+def test_words_are_for_people() -> None:
     """A class's docstring is shown without markup."""
-    assert "`" not in str(error_of(code))
+    assert [code for code in ErrorCode if code and "`" in str(error_of(code))] == []
 
 
 def test_what_is_usual_can_be_overruled() -> None:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.conformance import kio_codec
+from tests.patience import PATIENCE_S
 from tests.wire import frames
 
 from kohort.protocol.generated_calls import skip_tags
-
-DEFAULT_TIMEOUT = 12.0
 
 
 @dataclass
@@ -64,7 +63,7 @@ class Call:
             elapsed = asyncio.get_running_loop().time() - self.sent_at
             self.future.set_result(Outcome(status, body, detail, elapsed))
 
-    async def wait(self, timeout: float = DEFAULT_TIMEOUT) -> Outcome:
+    async def wait(self, timeout: float = PATIENCE_S) -> Outcome:
         """Waits until it ends; an outcome `timeout` leaves it in flight."""
         try:
             return await asyncio.wait_for(asyncio.shield(self.future), timeout)
@@ -96,7 +95,7 @@ class Connection:
         """Connects."""
         self = cls(host, port, client_id)
         self._reader, self._writer = await asyncio.wait_for(
-            asyncio.open_connection(host, port), DEFAULT_TIMEOUT
+            asyncio.open_connection(host, port), PATIENCE_S
         )
         self._task = asyncio.create_task(self._receive())
         return self

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.connection import DEFAULT_TIMEOUT, Call, Connection, Outcome
+from tests.conformance.connection import Call, Connection, Outcome
 from tests.conformance.symbols import note_literals
 from tests.conformance.transcript import Transcript
+from tests.patience import PATIENCE_S
 
 
 class Pending:
@@ -49,7 +50,7 @@ class Pending:
             self._absorb(outcome)
         return outcome, event
 
-    async def result(self, timeout: float = DEFAULT_TIMEOUT) -> Outcome:
+    async def result(self, timeout: float = PATIENCE_S) -> Outcome:
         """Waits for the response and records it."""
         outcome, event = await self.outcome(timeout)
         self._transcript.add(recv=self.label, **event)
@@ -116,7 +117,7 @@ class Peer:
         who: str | None = None,
         absorb: Callable[[Outcome], None] | None = None,
         edit: Callable[[dict[str, Any]], None] | None = None,
-        timeout: float = DEFAULT_TIMEOUT,
+        timeout: float = PATIENCE_S,
         **fields: Any,
     ) -> Outcome:
         """Sends and waits; recorded as one event."""
@@ -136,7 +137,7 @@ class Peer:
         body: bytes,
         *,
         edit: Callable[[dict[str, Any]], None] | None = None,
-        timeout: float = 5.0,
+        timeout: float = PATIENCE_S,
         **header: Any,
     ) -> Outcome:
         """Sends hand-made bytes; the transcript has `note` for the request."""

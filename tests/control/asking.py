@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 from tests.broker.test_cluster import until
-from tests.commands import PATIENCE_S
+from tests.patience import PATIENCE_S
 
 from kohort.broker.clock import Mode
 from kohort.broker.server import Broker

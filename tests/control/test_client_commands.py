@@ -9,8 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.commands import KOHORT, PATIENCE_S, environment
+from tests.commands import KOHORT, environment
 from tests.control.shell import At, Shell, consuming
+from tests.patience import PATIENCE_S
 
 from kohort.broker.server import Broker
 

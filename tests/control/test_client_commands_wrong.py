@@ -7,8 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.commands import KOHORT, PATIENCE_S, environment, serving
+from tests.commands import KOHORT, environment, serving
 from tests.control.shell import At, Shell
+from tests.patience import PATIENCE_S
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from tests.commands import KOHORT, PATIENCE_S, environment
+from tests.commands import KOHORT, environment
+from tests.patience import PATIENCE_S
 
 DEMO = [*KOHORT, "demo", "--pace", "0"]
 ORDER = [

@@ -10,8 +10,8 @@ import socket
 import aiohttp
 import pytest
 from tests.broker.test_connection import ApiVersions
-from tests.commands import PATIENCE_S
 from tests.control.asking import FAST, TOKEN, asking
+from tests.patience import PATIENCE_S
 from tests.wire import frames
 
 from kohort.broker.server import Broker

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from tests.broker.test_cluster import heartbeat, join, offsets, stable, until
-from tests.commands import PATIENCE_S
 from tests.control.asking import Asking, asking
+from tests.patience import PATIENCE_S
 from tests.wire.client import WireClient, connected
 from tests.wire.requests import commit_offsets
 

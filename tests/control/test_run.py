@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.commands import KOHORT, PATIENCE_S, environment, kohort, refused
+from tests.commands import KOHORT, environment, kohort, refused
+from tests.patience import PATIENCE_S
 
 ASKS = """
 import json, os, sys, urllib.request

@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.crash.broker_process import BrokerError
-from tests.crash.load import WorkerError
 from tests.crash.run import Report, Run, Settings
 from tests.long_runs import LongRun, parser_of
 
@@ -27,10 +25,10 @@ def _asked() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _show(report: Report) -> None:
+def _told(report: Report) -> str:
     kinds = ", ".join(f"{count} {kind.value}" for kind, count in report.kills.items())
-    print(
-        f"\nkills: {report.kills.total()} ({kinds}) in {report.seconds:.0f} s; "
+    return (
+        f"kills: {report.kills.total()} ({kinds}) in {report.seconds:.0f} s; "
         f"longest start {report.longest_start_s:.2f} s\n"
         f"acknowledged: {report.records} records, {report.commits} offsets, "
         f"{report.steps} steps of topic owners\n"
@@ -45,15 +43,9 @@ def main() -> int:
     config = dict(each.split("=", 1) for each in asked.config)
     long = LongRun("crash", asked.seed)
     settings = Settings(asked.kills, long.seed, asked.nodes, long.folder, config)
-    run = Run(settings, long.progress)
-    try:
-        report = run.play()
-    except (BrokerError, WorkerError) as error:
-        report = run.report
-        report.violations.append(str(error))
-    _show(report)
-    again = f"--kills {asked.kills} --seed {long.seed} --nodes {asked.nodes}"
-    return long.finish(report.violations, f"python -m tests.crash {again}")
+    report = Run(settings, long.progress).play()
+    again = f"python -m tests.crash --kills {asked.kills} --nodes {asked.nodes}"
+    return long.finish(report, _told(report), again)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.long_runs import RunError
+
 START_S = 60.0
 """No start takes this long, even on a busy machine."""
 STOP_S = 60.0
 
 
-class BrokerError(Exception):
+class BrokerError(RunError):
     """The broker ended unexpectedly, or did not start."""
 
 

@@ -15,13 +15,14 @@ from typing import IO, Any
 
 from tests.crash.cluster_queries import ClusterQueries
 from tests.crash.witness import Witness
+from tests.long_runs import RunError
 
 ROOT = Path(__file__).parent.parent.parent
 LIMIT_S = 150.0
 """Limit for a worker's answer: a flush or a close needs a running broker."""
 
 
-class WorkerError(Exception):
+class WorkerError(RunError):
     """A client failed unexpectedly."""
 
 

@@ -11,23 +11,12 @@ from pathlib import Path
 
 from tests.crash import oracle
 from tests.crash.broker_process import BrokerProcess
-from tests.crash.cluster_queries import ClusterQueries
+from tests.crash.harness import Harness, LoadReport, Snapshot, members_of
 from tests.crash.journal import text_of
-from tests.crash.load import Group, Load
-from tests.crash.observations import (
-    Snapshot,
-    all_committed,
-    heartbeats,
-    inspected,
-    members_of,
-    read_all,
-    snapshot,
-    unsettle,
-    until_at_the_ends,
-    until_members_commit,
-)
+from tests.crash.load import Load
+from tests.crash.observations import inspected
 from tests.crash.schedule import Moment, moments
-from tests.crash.totals import Totals, ViolationError, hold, stop_cleanly, until_commits
+from tests.long_runs import hold, play
 
 TOPIC = "load"
 OWNERS = ("ann", "bob")
@@ -82,7 +71,7 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Report(Totals):
+class Report(LoadReport):
     """Result of a run.
 
     Attributes:
@@ -99,22 +88,8 @@ class Report(Totals):
     longest_start_s: float = 0.0
 
 
-def start_load(
-    folder: Path,
-    queries: ClusterQueries,
-    bootstrap: str,
-    seed: int,
-    *,
-    have_owners: bool,
-) -> Load:
+def start_load(load: Load, seed: int, *, have_owners: bool) -> None:
     """Starts all clients."""
-    common = {
-        "topic": TOPIC,
-        "partitions": PARTITIONS,
-        "bootstrap": bootstrap,
-        "linger_ms": 5,
-    }
-    load = Load(folder, queries, common)
     in_flight = "max.in.flight.requests.per.connection"
     load.produce(
         "producers",
@@ -150,7 +125,6 @@ def start_load(
     )
     if have_owners:
         load.own(*({"name": name, "seed": f"{seed} {name}"} for name in OWNERS))
-    return load
 
 
 def _confluent(
@@ -194,27 +168,17 @@ class Run:
         for name, value in {**DEFAULTS, **settings.config}.items():
             arguments.append(f"--set={name}={value}")
         self._served = BrokerProcess(settings.folder, settings.nodes, arguments)
-        self._queries = ClusterQueries(self._served)
+        self._harness = Harness(self._served, settings.folder, TOPIC, PARTITIONS)
+        self._load = self._harness.load
         self._snapshots: dict[str, Snapshot] = {}
         self._topic_ids: dict[str, bytes] = {}
-        self._load: Load
         # Time of the first kill since the last check of the groups.
         self._away_since: float | None = None
 
     def play(self) -> Report:
         """Plays the whole run; violations are in the report."""
-        began = time.monotonic()
-        try:
-            self._play()
-        except ViolationError as error:
-            self.report.violations += error.found
-        finally:
-            self._queries.forget()
-            if hasattr(self, "_load"):
-                self._load.close()
-            self._served.close()
+        play(self.report, self._play, self._harness.close)
         self.report.longest_start_s = self._served.longest_start_s
-        self.report.seconds = time.monotonic() - began
         return self.report
 
     def _play(self) -> None:
@@ -222,25 +186,20 @@ class Run:
         self._served.start()
         self._served.until_ready()
         replicas = min(3, settings.nodes)
-        self._queries.create_topic(TOPIC, PARTITIONS, replicas)
-        self._load = start_load(
-            settings.folder,
-            self._queries,
-            self._served.bootstrap,
-            settings.seed,
-            # They use the only node.
-            have_owners=settings.nodes == 1,
-        )
-        self._witness = self._load.until_ready()
+        self._harness.queries.create_topic(TOPIC, PARTITIONS, replicas)
+        # Owners use the only node.
+        start_load(self._load, settings.seed, have_owners=settings.nodes == 1)
+        self._harness.begin()
         self._same_topics()
         self._settle()
         schedule = moments(settings.kills, self._draw)
         for done, moment in enumerate(schedule, 1):
             self._kill_at(moment, fresh=done > 1)
             if done % max(1, settings.kills // 20) == 0 or done == settings.kills:
+                witness = self._harness.witness
                 self._progress(
-                    f"{done} kills: {len(self._witness.produced)} records and "
-                    f"{sum(self._witness.commits.values())} commits acknowledged"
+                    f"{done} kills: {len(witness.produced)} records and "
+                    f"{sum(witness.commits.values())} commits acknowledged"
                 )
         self._served.until_ready()
         self._check_back()
@@ -295,8 +254,8 @@ class Run:
         if self._away_since is None:
             self._away_since = time.monotonic()
         self._served.close()
-        self._queries.forget()
-        self._witness.read()
+        self._harness.queries.forget()
+        self._harness.witness.read()
         hold(self._served.faults())
         self.report.kills[moment] += 1
         self._settings.tamper(self._data)
@@ -313,45 +272,43 @@ class Run:
         if number == 0:  # static: it leaves and returns without a change of state
             changing.worker.bounce(number)
         else:
-            unsettle(changing, number, self._queries)
+            self._harness.unsettle(changing, number)
 
     def _settle(self) -> None:
         """Waits until all groups are Stable and commit; Stable ones must not change."""
-        self._load.groups[-1].worker.until_bounced()
-        for group in self._load.groups:
-
-            def settled(group: Group = group) -> Snapshot | None:
-                return snapshot(group, self._queries, PARTITIONS)
-
-            found = self._queries.until(f"{group.name} is settled", settled)
-            known = self._snapshots.setdefault(group.name, found)
+        for name, found in self._harness.settle().items():
+            known = self._snapshots.setdefault(name, found)
             if found != known:
-                hold([f"{group.name} was not to change: {known} became {found}"])
-
-        until_members_commit(self._load.groups, self._queries)
-        until_commits(self._load.committing, self._load, self._witness, self._queries)
+                hold([f"{name} was not to change: {known} became {found}"])
+        self._harness.until_members_commit()
+        self._harness.until_commits(self._load.committing)
 
     # -- checks
 
     def _check_back(self) -> None:
         """Checks a broker that has just come back."""
-        acked = self._witness.acked.copy()
-        ends = self._witness.ends.copy()
-        names = [*self._load.committing, *(each.name for each in self._load.groups)]
-        committed = all_committed(names, self._queries, TOPIC, PARTITIONS)
-        self._witness.read()
+        witness, queries = self._harness.witness, self._harness.queries
+        acked = witness.acked.copy()
+        ends = witness.ends.copy()
+        committed = self._harness.committed(self._everybody)
+        witness.read()
         hold(
             [
                 *oracle.offsets(acked, committed),
-                *oracle.committers(self._witness, committed, text_of),
-                *oracle.ends(ends, self._queries.ends(TOPIC)),
+                *oracle.committers(witness, committed, text_of),
+                *oracle.ends(ends, queries.ends(TOPIC)),
                 *self._same_topics(),
                 *self._same_groups(),
             ]
         )
 
+    @property
+    def _everybody(self) -> list[str]:
+        """All groups, of committers and of members."""
+        return [*self._load.committing, *self._harness.names]
+
     def _same_topics(self) -> list[str]:
-        now = self._queries.ids(TOPIC, "__consumer_offsets")
+        now = self._harness.queries.ids(TOPIC, "__consumer_offsets")
         known = self._topic_ids = self._topic_ids or now
         return [] if now == known else [f"topics made anew: {known} became {now}"]
 
@@ -367,46 +324,28 @@ class Run:
             known = self._snapshots.get(group.name)
             if known is None:
                 continue
-            described = self._queries.describe(group.name)
+            described = self._harness.queries.describe(group.name)
             members = members_of(described)
             state, protocol = described.group_state, described.protocol_data
             if (state, protocol, members) != ("Stable", known.protocol, known.members):
                 found.append(f"{group.name} was {known}, came back as {described}")
-            found += heartbeats(group.name, known, self._queries)
+            found += self._harness.heartbeats(group.name, known)
             self.report.resumed += 1
         return found
 
     def _finish(self) -> None:
         """Ends the load, kills the broker once more, and checks everything."""
-        sent = self._load.stop_producers()
-        for worker in self._load.committers:
-            worker.stop()
-        self._load.groups[-1].worker.until_bounced()
-        names = [group.name for group in self._load.groups]
-        until_at_the_ends(names, self._queries, TOPIC, PARTITIONS)
-        self._witness.read()
+        sent = self._harness.stop_producers()
         self._served.kill()
-        self._queries.forget()
+        self._harness.queries.forget()
         self._settings.tamper(self._data)
         seen = inspected(self._data)
         self._served.start()
         self._served.until_ready()
         self._check_back()
-        everybody = [*self._load.committing, *names]
-        committed = all_committed(everybody, self._queries, TOPIC, PARTITIONS)
+        everybody = self._everybody
         seen = {place: each for place, each in seen.items() if place[0] in everybody}
-        hold(oracle.inspected(seen, committed))
+        hold(oracle.inspected(seen, self._harness.committed(everybody)))
         if self._load.owners is not None:
             self.report.steps = sum(self._load.owners.stop().values())
-        log = read_all(self._served.bootstrap, TOPIC, self._queries.ends(TOPIC))
-        witness = self._witness
-        self.report.count(witness)
-        hold(
-            [
-                *oracle.producers(witness, log, sent),
-                *oracle.members(witness, log, names),
-            ]
-        )
-        for group in self._load.groups:
-            group.worker.stop()
-        stop_cleanly(self._served)
+        self._harness.end(sent, self.report)

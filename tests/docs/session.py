@@ -15,8 +15,8 @@ from typing import Any, Final, Self, cast
 
 from tests.commands import environment, serving
 from tests.docs import stage
+from tests.patience import PATIENCE_S
 
-LIMIT_S: Final = 30
 INTERRUPTED_S: Final = 3
 """Time until ^C."""
 INTERRUPTED: Final = 130
@@ -68,7 +68,7 @@ class Terminal:
             )
         member = Member(broker.address, transacts=self._transacts)
         self._stack.callback(member.stop)
-        assert member.has_committed.wait(LIMIT_S)
+        assert member.has_committed.wait(PATIENCE_S)
         assert broker.http is not None
         self._variables = {
             "KOHORT_BOOTSTRAP_SERVERS": broker.address,
@@ -105,7 +105,7 @@ class Terminal:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=LIMIT_S,
+            timeout=PATIENCE_S,
             check=False,
         )
         code = ended.returncode

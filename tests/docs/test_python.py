@@ -18,8 +18,8 @@ from typing import Any, Final
 import pytest
 from tests.docs import stage
 from tests.docs.blocks import BLOCKS, ROOT, Block, blocks, each
+from tests.patience import PATIENCE_S
 
-PATIENCE_S: Final = 20.0
 SHOWN: Final = [
     path.read_text()
     for folder in ("tests/clients_table/reproductions", "protocol/apis")

@@ -14,8 +14,8 @@ from tests.broker.test_cluster import (
     offsets,
     stable,
 )
-from tests.commands import PATIENCE_S
 from tests.events.test_metrics import leave, scraping
+from tests.patience import PATIENCE_S
 from tests.wire.client import connected
 
 from kohort.broker.server import Broker

@@ -21,7 +21,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 from tests.broker.test_cluster import heartbeat, offsets, stable
-from tests.commands import KOHORT, PATIENCE_S, done, environment, refused, serving
+from tests.commands import KOHORT, done, environment, refused, serving
+from tests.patience import PATIENCE_S
 from tests.wire.client import connected, connected_to
 
 from kohort.broker.server import Broker

@@ -68,22 +68,13 @@ def _share(right: int, others: int) -> str:
     return f"{right / (right + others):.0%}" if right + others else "-"
 
 
-def test_the_page_has_the_precision_and_recall_of_each_finding() -> None:
-    """The table in the docs is the one that the scripts give."""
-    text = PAGE.read_text(encoding="utf-8")
-    assert "\n".join(table()) in text, "\n" + "\n".join(table())
-    assert f"{len(SCRIPTS)} scripts" in text
+def misleading(name: str) -> list[str]:
+    """Advice about a script that does not help, or whose saving is far off.
 
-
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_nothing_is_advised_that_does_not_help(name: str) -> None:
-    """A rejoin is no restart, an end no departure, and a slow restart is not static."""
-    assert advised(name).keys() <= wanted(name)
-
-
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_savings_are_near_those_of_the_second_play(name: str) -> None:
-    """From half to one and a half times of what the change saves."""
+    A rejoin is no restart, an end no departure, and a slow restart is not static. A
+    saving is right from half to one and a half times of what the second play saves.
+    """
+    wrong = [f"{name}: {code}" for code in advised(name).keys() - wanted(name)]
     for code, finding in advised(name).items():
         changed = CHANGES[code](SCRIPTS[name])
         assert changed is not None
@@ -94,7 +85,22 @@ def test_savings_are_near_those_of_the_second_play(name: str) -> None:
         saved_s = played(name).downtime_s - again.downtime_s
         assert finding.setting.saving_ns is not None
         saving_s = finding.setting.saving_ns / 1e9
-        assert saved_s / 2 <= saving_s <= saved_s * 1.5, (code, saved_s, saving_s)
+        if not saved_s / 2 <= saving_s <= saved_s * 1.5:
+            wrong.append(
+                f"{name}: {code} saves {saving_s:g} s, {saved_s:g} s if played"
+            )
+    return wrong
+
+
+def test_advice_helps_and_the_page_says_how_often() -> None:
+    """The table in the docs is the one that the scripts give.
+
+    One test: each of the scripts is played for both.
+    """
+    assert [each for name in SCRIPTS for each in misleading(name)] == []
+    text = PAGE.read_text(encoding="utf-8")
+    assert "\n".join(table()) in text, "\n" + "\n".join(table())
+    assert f"{len(SCRIPTS)} scripts" in text
 
 
 def crashes(away_s: float) -> list[Step]:

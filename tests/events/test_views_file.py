@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from tests.broker.test_cluster import heartbeat, offsets, stable
-from tests.commands import PATIENCE_S, refused, serving
+from tests.commands import refused, serving
 from tests.events.test_stream import happen, stream, told
+from tests.patience import PATIENCE_S
 from tests.small_disk import on_a_small_disk
 from tests.wire.client import WireClient, connected, connected_to
 

@@ -12,8 +12,9 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.broker.test_cluster import heartbeat, stable
-from tests.commands import PATIENCE_S, serving
+from tests.commands import serving
 from tests.events.test_stream import happen
+from tests.patience import PATIENCE_S
 from tests.wire.client import connected
 
 from kohort.broker.events.bus import Events

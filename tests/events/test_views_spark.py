@@ -12,8 +12,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     OffsetSpec,
 )
 from tests.broker.test_cluster import stable
-from tests.commands import PATIENCE_S
 from tests.events.test_views_topic import WRITTEN, in_the_topic, records
+from tests.patience import PATIENCE_S
 from tests.wire.client import connected
 
 from kohort.broker.server import Broker

@@ -14,8 +14,8 @@ import pytest
 from tests.broker.test_cluster import join, offsets, stable
 from tests.broker.test_records_over_the_wire import batch
 from tests.broker.topics import delete_topic
-from tests.commands import PATIENCE_S
 from tests.events.test_stream import happen
+from tests.patience import PATIENCE_S
 from tests.small_disk import on_a_small_disk
 from tests.wire.client import WireClient, connected, connected_to
 from tests.wire.requests import produce

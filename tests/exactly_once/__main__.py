@@ -30,13 +30,13 @@ def _asked() -> argparse.Namespace:
     return asked
 
 
-def _show(report: Report) -> None:
+def _told(report: Report) -> str:
     ended = ", ".join(f"{n} {outcome.value}" for outcome, n in report.ended.items())
     done = ", ".join(f"{count} {name}" for name, count in report.done.items())
     refused = ", ".join(f"{count} {name}" for name, count in report.refused.items())
     total = sum(report.ended.values())
-    print(
-        f"\ntransactions: {total} ({ended}) in {report.seconds:.0f} s\n"
+    return (
+        f"transactions: {total} ({ended}) in {report.seconds:.0f} s\n"
         f"disturbances: {done or 'none'}; {report.joins.total()} joins of workers\n"
         f"refused: {refused or 'none'}\n"
         f"records polled: {report.polled}"
@@ -61,12 +61,11 @@ def main() -> int:
         bug=asked.bug,
     )
     report = Run(settings, long.progress).play()
-    _show(report)
     again = (
         f"python -m tests.exactly_once --transactions {asked.transactions} "
-        f"--kills {asked.kills} --moves {asked.moves} --seed {long.seed}"
+        f"--kills {asked.kills} --moves {asked.moves}"
     )
-    return long.finish(report.violations, again)
+    return long.finish(report, _told(report), again)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.crash.broker_process import BrokerError
+from tests import long_runs
 from tests.exactly_once import program
 from tests.exactly_once.actors import (
     SOURCE_PARTITIONS,
@@ -27,8 +27,10 @@ from tests.exactly_once.checker import check
 from tests.exactly_once.history import History, Log, Outcome, Place, Polled
 from tests.exactly_once.member import committed
 from tests.exactly_once.reader import Reader, end_of
-from tests.exactly_once.wire import LIMIT_S, Address, GaveUpError, RefusedError
-from tests.moves.cluster import Cluster, MoveError
+from tests.exactly_once.wire import Address, GaveUpError
+from tests.long_runs import play
+from tests.moves.cluster import Cluster
+from tests.patience import PATIENCE_S
 from tests.wire.requests import create_topics
 
 from kohort.protocol.errors import ErrorCode
@@ -54,8 +56,6 @@ MOMENTS = {
     program.BEFORE: "before markers",
     program.BEHIND: "behind a marker",
 }
-STABLE_S = 15.0
-"""Time for the last transactions to end: much more than SHORT_MS."""
 AGAIN_S = 0.02
 """Pause between two looks at something that is not announced."""
 
@@ -88,26 +88,22 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Report:
+class Report(long_runs.Report):
     """Result of a run.
 
     Attributes:
-        violations: one sentence each.
         ended: transactions by outcome.
         done: kills by moment, and moves by topic.
         refused: refusals by API and error.
         joins: of each worker, at rebalances.
         polled: records that readers got.
-        seconds: duration of the load.
     """
 
-    violations: list[str] = field(default_factory=list)
     ended: Mapping[Outcome, int] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     joins: Counter[str] = field(default_factory=Counter)
     polled: int = 0
-    seconds: float = 0.0
 
 
 class Run:
@@ -138,25 +134,8 @@ class Run:
     def play(self) -> Report:
         """Runs everything; violations are in the report."""
         report = self.report
-        began = time.monotonic()
-        try:
-            if self._cluster is not None:
-                self._cluster.start()
-            asyncio.run(self._play())
-        except (BrokerError, MoveError, GaveUpError, RefusedError) as error:
-            report.violations.append(str(error))
-        except BaseExceptionGroup as group:
-            expected = BrokerError, MoveError, GaveUpError, RefusedError
-            known, others = group.split(expected)
-            if others is not None:
-                raise
-            assert known is not None
-            report.violations += [str(error) for error in _leaves(known)]
-        finally:
-            if self._cluster is not None:
-                self._cluster.served.close()
+        play(report, self._start_and_play, self._close)
         report.ended = self._history.ended
-        report.seconds = time.monotonic() - began
         report.polled = sum(
             len(event.records)
             for event in self._history.events
@@ -165,6 +144,15 @@ class Run:
         if report.violations:
             self._history.save(self._settings.folder / "history")
         return report
+
+    def _start_and_play(self) -> None:
+        if self._cluster is not None:
+            self._cluster.start()
+        asyncio.run(self._play())
+
+    def _close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.served.close()
 
     # -- the load
 
@@ -318,7 +306,7 @@ class Run:
 
     async def _until_stable(self, places: Sequence[Place]) -> dict[Place, int]:
         """Waits until no transaction is open there; returns the ends."""
-        deadline = time.monotonic() + STABLE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             found = {}
             open_at = {}
@@ -349,13 +337,13 @@ class Run:
         found: dict[Place, list[tuple[int, bytes]]] = {place: [] for place in ends}
         for place in ends:
             reader.seek(place, 0)
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + PATIENCE_S
         before: dict[Place, int] = {}
         while reader.positions != ends:
             for place, rows in (await reader.poll()).items():
                 found[place] += rows
             if reader.positions != before:
-                before, deadline = dict(reader.positions), time.monotonic() + LIMIT_S
+                before, deadline = dict(reader.positions), time.monotonic() + PATIENCE_S
             elif time.monotonic() > deadline:
                 raise GaveUpError(f"read up to {reader.positions}, and not to {ends}")
         return found
@@ -368,7 +356,7 @@ class Run:
             for place, log in source.items()
             if log.committed
         }
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + PATIENCE_S
         before: dict[int, int] = {}
         while True:
             found = await committed(
@@ -377,15 +365,7 @@ class Run:
             if all(found[partition] > last for partition, last in wanted.items()):
                 return
             if found != before:
-                before, deadline = found, time.monotonic() + LIMIT_S
+                before, deadline = found, time.monotonic() + PATIENCE_S
             elif time.monotonic() > deadline:
                 raise GaveUpError(f"the group stays at {found}, records go to {wanted}")
             await asyncio.sleep(AGAIN_S)
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    return [
-        leaf
-        for each in group.exceptions
-        for leaf in (_leaves(each) if isinstance(each, BaseExceptionGroup) else [each])
-    ]

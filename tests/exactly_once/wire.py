@@ -9,6 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from tests.long_runs import RunError
+from tests.patience import PATIENCE_S
+
 from kohort.client.config import CommonConfig
 from kohort.client.errors import KohortError
 from kohort.client.network.connection import Connection
@@ -21,8 +24,6 @@ Address = tuple[str, int]
 
 GROUP, TRANSACTION = 0, 1
 """Types of coordinators."""
-LIMIT_S = 40.0
-"""No operation takes this long, restarts of the broker included."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.003, 0.1
 ELSEWHERE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -50,7 +51,7 @@ class LaterError(Exception):
     """The request is to be repeated."""
 
 
-class RefusedError(Exception):
+class RefusedError(RunError):
     """An error that a repetition would not change."""
 
     def __init__(self, api_name: str, code: int) -> None:
@@ -58,8 +59,8 @@ class RefusedError(Exception):
         self.code = code
 
 
-class GaveUpError(Exception):
-    """No answer within LIMIT_S."""
+class GaveUpError(RunError):
+    """No answer within PATIENCE_S."""
 
 
 class Wire:
@@ -90,11 +91,11 @@ class Wire:
         """Repeats a request until it is answered.
 
         Raises:
-            GaveUpError: not within LIMIT_S.
+            GaveUpError: not within PATIENCE_S.
             RefusedError: from `ask`.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + LIMIT_S
+        deadline = loop.time() + PATIENCE_S
         pause = FIRST_PAUSE_S
         while True:
             try:

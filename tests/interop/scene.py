@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     OffsetSpec,
 )
 from tests.interop.libraries import ROOT
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,6 @@ LIMIT_S = 75.0
 LASTING_MS = 120_000
 BRIEF_MS = 6_000  # group.min.session.timeout.ms: for members that should expire
 HEARTBEAT_MS = 300
-ASK_S = 30.0  # for one admin request
 
 
 class Member:
@@ -256,7 +256,7 @@ class Scene:
         self.admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "scene"})
         self.admin.create_topics([NewTopic(self.topic, partitions, 1)])[
             self.topic
-        ].result(ASK_S)
+        ].result(PATIENCE_S)
         self._producer = self._launch("producer")
 
     # Members
@@ -472,7 +472,7 @@ class Scene:
     def describe(self) -> ConsumerGroupDescription:
         """DescribeGroups."""
         asked = self.admin.describe_consumer_groups([self.group])
-        described: ConsumerGroupDescription = asked[self.group].result(ASK_S)
+        described: ConsumerGroupDescription = asked[self.group].result(PATIENCE_S)
         return described
 
     def refusals(self) -> int:
@@ -488,7 +488,7 @@ class Scene:
             TopicPartition(self.topic, each): latest for each in range(self.partitions)
         }
         return {
-            asked.partition: got.result(ASK_S).offset
+            asked.partition: got.result(PATIENCE_S).offset
             for asked, got in self.admin.list_offsets(wanted).items()
         }
 
@@ -500,7 +500,7 @@ class Scene:
         (answer,) = self.admin.list_consumer_group_offsets([wanted]).values()
         return {
             each.partition: max(0, each.offset)
-            for each in answer.result(ASK_S).topic_partitions
+            for each in answer.result(PATIENCE_S).topic_partitions
         }
 
     # The end

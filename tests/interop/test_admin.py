@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import ElectionType, admin
 from confluent_kafka.admin import AdminClient
 from tests.broker.test_cluster import cluster
+from tests.patience import PATIENCE_S
 
 from kohort.broker.server import Broker
 
-ASK_S = 30.0
 WORKER = Path(__file__).parent / "workers" / "kafka_python_admin.py"
 
 
@@ -35,7 +35,7 @@ async def test_confluent_kafka_elects_leaders(broker: Broker) -> None:
 
     def elect() -> Any:
         client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        return client.elect_leaders(ElectionType.PREFERRED, None).result(ASK_S)
+        return client.elect_leaders(ElectionType.PREFERRED, None).result(PATIENCE_S)
 
     results = await asyncio.to_thread(elect)
     rows = [(p.topic, p.partition, error) for p, error in results.items()]
@@ -76,7 +76,7 @@ async def test_kafka_python_reassigns_and_describes(broker: Broker) -> None:
         *(sys.executable, "-W", "ignore", WORKER, broker.bootstrap_servers),
         stdout=asyncio.subprocess.PIPE,
     )
-    printed, _ = await asyncio.wait_for(worker.communicate(), ASK_S)
+    printed, _ = await asyncio.wait_for(worker.communicate(), PATIENCE_S)
     assert json.loads(printed) == {
         "begun": [None],
         "progress": {

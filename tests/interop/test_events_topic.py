@@ -20,7 +20,8 @@ from tests.interop.libraries import (
     KAFKAJS,
     KOHORT,
 )
-from tests.interop.scene import ASK_S, Member, Scene
+from tests.interop.scene import Member, Scene
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.interop.libraries import Library
@@ -94,7 +95,7 @@ def test_who_commits_does_not_read_of_it(bootstrap: str, tmp_path: Path) -> None
     """All readers get all events in order, and none about their own commits."""
     scene = Reading(KOHORT, "range", bootstrap, tmp_path)
     try:
-        scene.admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(ASK_S)
+        scene.admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_S)
         scene.play("first")
         readers = [scene.read(library, how) for library, how in READERS.items()]
         for reader in readers:

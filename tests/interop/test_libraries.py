@@ -29,7 +29,8 @@ PYTHON = {
     KAFKA_PYTHON: ("cooperative-sticky", "range", "roundrobin", "sticky"),
     AIOKAFKA: ("sticky", "range", "roundrobin"),
 }
-"""Assignors of libraries that need no toolchain; all but the first in long runs."""
+"""Assignors of libraries that need no toolchain. Each run has kohort's first one: what
+the others do in each run stands in tests/scenes and tests/events/causes."""
 OTHERS = {
     JAVA: ("range", "roundrobin", "sticky", "cooperative-sticky"),
     FRANZ_GO: ("range", "roundrobin", "sticky", "cooperative-sticky"),
@@ -41,8 +42,8 @@ OTHERS = {
 def _rows() -> Iterator[ParameterSet]:
     for library, assignors in {**PYTHON, **OTHERS}.items():
         for assignor in assignors:
-            is_first = assignor == assignors[0]
-            long = () if is_first else (pytest.mark.long,)
+            is_short = library is KOHORT and assignor == assignors[0]
+            long = () if is_short else (pytest.mark.long,)
             marks = (pytest.mark.interop,) if library in OTHERS else long
             name = f"{library.name}-{assignor}"
             yield pytest.param(library, assignor, marks=marks, id=name)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # no __all__
-from tests.interop.scene import ASK_S, HEARTBEAT_MS, LASTING_MS
+from tests.interop.scene import HEARTBEAT_MS, LASTING_MS
 from tests.librdkafka import row_of
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.interop.libraries import Library
@@ -62,7 +63,7 @@ def make_out(scene: Scene) -> str:
     """The topic of a program's output."""
     name = f"{scene.topic}-out"
     wanted = NewTopic(name, OUT_PARTITIONS, 1)
-    scene.admin.create_topics([wanted])[name].result(ASK_S)
+    scene.admin.create_topics([wanted])[name].result(PATIENCE_S)
     return name
 
 
@@ -107,7 +108,7 @@ def write_ends(scene: Scene, out: str) -> None:
     producer = Producer({"bootstrap.servers": scene.bootstrap})
     for partition in range(OUT_PARTITIONS):
         producer.produce(out, key=END, value=END, partition=partition)
-    assert producer.flush(ASK_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def _read(scene: Scene, reader: Member, out: str) -> Counter[str]:
@@ -132,7 +133,7 @@ def _written(scene: Scene, out: str) -> Counter[str]:
     keys: Counter[str] = Counter()
     ended = 0
     while ended < OUT_PARTITIONS:
-        message = consumer.poll(ASK_S)
+        message = consumer.poll(PATIENCE_S)
         assert message is not None, f"no more records after {keys}"
         key = row_of(message)[2]
         ended += key == END

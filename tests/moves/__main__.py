@@ -11,10 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.crash.broker_process import BrokerError
-from tests.crash.load import WorkerError
 from tests.long_runs import LongRun, parser_of
-from tests.moves.cluster import MoveError
 from tests.moves.play import Play, Report, Settings
 
 
@@ -28,9 +25,9 @@ def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
 
 
-def _show(report: Report) -> None:
-    print(
-        f"\n{_counted(report.done)} in {report.seconds:.0f} s, "
+def _told(report: Report) -> str:
+    return (
+        f"{_counted(report.done)} in {report.seconds:.0f} s, "
         f"told by {_counted(report.ways)}\n"
         f"generations: {report.generations}\n"
         f"acknowledged: {report.records} records, {report.commits} offsets\n"
@@ -42,15 +39,9 @@ def main() -> int:
     """Plays it, and prints the results."""
     asked = _asked()
     long = LongRun("moves", asked.seed)
-    play = Play(Settings(asked.moves, long.seed, long.folder), long.progress)
-    try:
-        report = play.play()
-    except (BrokerError, MoveError, WorkerError) as error:
-        report = play.report
-        report.violations.append(str(error))
-    _show(report)
-    again = f"python -m tests.moves --moves {asked.moves} --seed {long.seed}"
-    return long.finish(report.violations, again)
+    report = Play(Settings(asked.moves, long.seed, long.folder), long.progress).play()
+    again = f"python -m tests.moves --moves {asked.moves}"
+    return long.finish(report, _told(report), again)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.crash.broker_process import BrokerProcess
+from tests.long_runs import RunError
 
 COMMAND_S = 60.0
 
 
-class MoveError(Exception):
+class MoveError(RunError):
     """The cluster refused a command, or failed."""
 
 

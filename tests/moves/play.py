@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.crash import oracle
-from tests.crash.cluster_queries import ClusterQueries
+from tests.crash.harness import Harness, LoadReport
 from tests.crash.load import Group, Load
-from tests.crash.observations import (
-    all_committed,
-    read_all,
-    snapshot,
-    unsettle,
-    until_at_the_ends,
-    until_members_commit,
-)
-from tests.crash.totals import Totals, ViolationError, hold, stop_cleanly, until_commits
-from tests.crash.witness import Witness
+from tests.long_runs import hold, play
 from tests.moves.cluster import Cluster
 
 TOPIC = "moves"
@@ -54,7 +43,7 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Report(Totals):
+class Report(LoadReport):
     """Result of a play.
 
     Attributes:
@@ -68,15 +57,8 @@ class Report(Totals):
     generations: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def start_load(folder: Path, queries: ClusterQueries, bootstrap: str) -> Load:
+def start_load(load: Load) -> None:
     """Two producers, and three groups of five members of one library each."""
-    common = {
-        "topic": TOPIC,
-        "partitions": PARTITIONS,
-        "bootstrap": bootstrap,
-        "linger_ms": 5,
-    }
-    load = Load(folder, queries, common)
     librdkafka = {"compression.type": "lz4"}
     load.produce("confluent", {"name": "c", "window": 24, "librdkafka": librdkafka})
     load.produce("aiokafka", {"name": "a", "window": 12, "aiokafka": {}})
@@ -87,7 +69,6 @@ def start_load(folder: Path, queries: ClusterQueries, bootstrap: str) -> Load:
     ):
         name = f"group-{library}"
         load.consume(name, *(_member(library, assignor, i) for i in range(MEMBERS)))
-    return load
 
 
 def _member(library: str, assignor: str, number: int) -> dict[str, Any]:
@@ -114,51 +95,50 @@ class Play:
         self._draw = random.Random(settings.seed)
         self.report = Report()
         self._cluster = Cluster(settings.folder, self._draw, CONFIG)
-        self._queries = ClusterQueries(self._cluster.served)
+        served = self._cluster.served
+        self._harness = Harness(served, settings.folder, TOPIC, PARTITIONS)
         self._stopped: list[int] = []
-        self._load: Load | None = None
 
     def play(self) -> Report:
         """Runs the whole test; violations are in the report."""
-        began = time.monotonic()
-        try:
-            self._play()
-        except ViolationError as error:
-            self.report.violations += error.found
-        finally:
-            self._queries.forget()
-            if self._load is not None:
-                self._load.close()
-            self._cluster.served.close()
+        play(self.report, self._play, self._harness.close)
         self.report.ways = self._cluster.ways
-        self.report.seconds = time.monotonic() - began
         return self.report
 
     def _play(self) -> None:
+        harness = self._harness
         self._cluster.start()
-        self._queries.create_topic(TOPIC, PARTITIONS, REPLICAS)
-        bootstrap = self._cluster.served.bootstrap
-        load = self._load = start_load(self._settings.folder, self._queries, bootstrap)
-        witness = load.until_ready()
-        first = self._settle(load)
+        harness.queries.create_topic(TOPIC, PARTITIONS, REPLICAS)
+        start_load(harness.load)
+        harness.begin()
+        first = harness.settle()
         moves = self._settings.moves
         for done in range(1, moves + 1):
-            names = [group.name for group in load.groups]
-            until_commits(names, load, witness, self._queries)
-            self._move(load)
-            self._check_commits(load, witness)
+            harness.until_commits(harness.names)
+            self._move()
+            self._check()
             if done % max(1, moves // 10) == 0:
-                self._progress(f"{done} moves: {sum(witness.commits.values())} commits")
+                commits = sum(harness.witness.commits.values())
+                self._progress(f"{done} moves: {commits} commits")
         while self._stopped:
             self._start_one()
-        last = self._settle(load)
-        until_members_commit(load.groups, self._queries)
-        self.report.generations = {name: (first[name], last[name]) for name in first}
-        self._finish(load, witness)
+        last = harness.settle()
+        harness.until_members_commit()
+        self.report.generations = {
+            name: (first[name].generation, last[name].generation) for name in first
+        }
+        sent = harness.stop_producers()
+        self._check()
+        harness.settle()
+        harness.end(sent, self.report)
+
+    def _check(self) -> None:
+        """Checks that commits acknowledged before the move are still there."""
+        hold([*self._harness.lost_commits(), *self._cluster.served.faults()])
 
     # -- moves
 
-    def _move(self, load: Load) -> None:
+    def _move(self) -> None:
         """Makes one move that counts, sometimes after others that do not.
 
         One node is stopped at a time: a client that cannot go back to its bootstrap
@@ -176,18 +156,18 @@ class Play:
             self._stopped.append(node)
             self.report.done["node stopped"] += 1
             return
-        chosen = self._draw.choice(load.groups)
+        chosen = self._draw.choice(self._harness.load.groups)
         group = chosen.name
         if self._draw.random() < 0.25:
             self._unsettle(chosen)
-        now = self._queries.coordinator(group)
+        now = self._harness.queries.coordinator(group)
         others = [node for node in running if node != now]
         self._cluster.move_group(group, self._draw.choice(others))
         self.report.done["coordinator moved"] += 1
 
     def _unsettle(self, group: Group) -> None:
         """Makes a member leave and rejoin: the next move happens during a rebalance."""
-        unsettle(group, self._draw.randrange(STATIC, MEMBERS), self._queries)
+        self._harness.unsettle(group, self._draw.randrange(STATIC, MEMBERS))
         self.report.done["member replaced"] += 1
 
     def _start_one(self) -> None:
@@ -201,45 +181,3 @@ class Play:
         place = self._draw.randrange(PARTITIONS)
         self._cluster.move_partition(TOPIC, place, self._draw.choice(running))
         self.report.done["partition moved"] += 1
-
-    # -- waits and checks
-
-    def _settle(self, load: Load) -> dict[str, int]:
-        """Waits until all groups are Stable with all partitions owned once.
-
-        Returns:
-            The generation of each.
-        """
-        found = {}
-        for group in load.groups:
-            group.worker.until_bounced()
-
-            def settled(group: Group = group) -> int | None:
-                seen = snapshot(group, self._queries, PARTITIONS)
-                return None if seen is None else seen.generation
-
-            found[group.name] = self._queries.until(f"{group.name} settles", settled)
-        return found
-
-    def _check_commits(self, load: Load, witness: Witness) -> None:
-        """Checks that commits acknowledged before the move are still there."""
-        witness.read()
-        acked = witness.acked.copy()
-        names = [group.name for group in load.groups]
-        committed = all_committed(names, self._queries, TOPIC, PARTITIONS)
-        found = oracle.offsets(acked, committed)
-        hold([*found, *self._cluster.served.faults()])
-
-    def _finish(self, load: Load, witness: Witness) -> None:
-        sent = load.stop_producers()
-        names = [group.name for group in load.groups]
-        until_at_the_ends(names, self._queries, TOPIC, PARTITIONS)
-        self._check_commits(load, witness)
-        self._settle(load)
-        log = read_all(self._cluster.served.bootstrap, TOPIC, self._queries.ends(TOPIC))
-        self.report.count(witness)
-        for group in load.groups:
-            group.worker.stop()
-        found = oracle.producers(witness, log, sent)
-        hold([*found, *oracle.members(witness, log, names)])
-        stop_cleanly(self._cluster.served)

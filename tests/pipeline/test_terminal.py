@@ -13,7 +13,8 @@ from types import SimpleNamespace
 from typing import Any, TextIO
 
 import pytest
-from tests.commands import KOHORT, PATIENCE_S, environment
+from tests.commands import KOHORT, environment
+from tests.patience import PATIENCE_S
 
 from kohort.pipeline.commands.progress import Progress
 from kohort.pipeline.commands.work import Access, perform

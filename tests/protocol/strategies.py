@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from kohort.protocol.errors import ErrorCode
@@ -47,12 +46,6 @@ class Side(NamedTuple):
         return layout(self.declared, self.version, flexible=flexible)
 
 
-A_FEW = settings(
-    max_examples=settings().max_examples // (1 if settings().max_examples >= 50 else 3)
-)
-"""Examples for each version of each API: most versions have the same fields. The
-profile "ci" tries all of its examples."""
-
 SIDES = [
     Side(api, version, is_request)
     for api in APIS
@@ -66,7 +59,11 @@ def sides_of(api: Api) -> list[Side]:
     return [side for side in SIDES if side.api is api]
 
 
-every_side = pytest.mark.parametrize("side", SIDES, ids=str)
+def some_side(api: Api) -> st.SearchStrategy[Side]:
+    """The request or the response of some version of an API."""
+    return st.sampled_from(sides_of(api))
+
+
 every_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 
 _TEXT = st.one_of(
@@ -140,6 +137,11 @@ def messages(
     values: Sequence[st.SearchStrategy[Any]]
     values = [_of_field(f, version, modest=modest) for f in fields_of(cls)]
     return st.builds(cls, *values)
+
+
+def plain_messages(side: Side) -> tuple[Any, Any]:
+    """A message with all default values, and one with a value in every field."""
+    return side.declared(), filled(side.declared, side.version)
 
 
 @functools.cache

@@ -14,7 +14,8 @@ from kohort.protocol.generated_calls import uvarint
 from kohort.protocol.messages import WireError
 from kohort.protocol.registry import BY_NAME, Api
 
-LIES = (b"\x7f\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\x01")
+LIES = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07")
+"""The largest lengths, as an int32 (and so also an int16) and as a varint."""
 COST = 100_000
 """Maximum bytes that decoding may allocate for a message of some hundred bytes."""
 

@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.protocol import in_pieces
 from tests.protocol.strategies import (
-    A_FEW,
     SIDES,
     Side,
     carried,
     comparable,
     every_api,
-    every_side,
     filled,
     messages,
     mutated,
+    plain_messages,
     sides_of,
+    some_side,
 )
 
 from kohort.protocol.fields import fields_of
@@ -45,21 +45,16 @@ def _tagged(side: Side) -> dict[str, Any]:
     }
 
 
-@every_side
-@A_FEW
-@given(data=st.data())
-def test_a_message_survives_its_codec(side: Side, data: st.DataObject) -> None:
+def check_codec(side: Side, message: Any, before: bytes, behind: bytes) -> None:
     """An encoded message decodes to the same: at any place, in pieces, as a layout."""
-    message = data.draw(messages(side.declared, side.version))
     encoded = side.codec.encode(message)
 
     decoded, position = side.codec.decode(encoded, 0, len(encoded))
 
-    assert position == len(encoded)
+    assert position == len(encoded), side
     assert type(decoded) is side.declared
     assert plain(decoded) == plain(message)
 
-    before, behind = data.draw(st.tuples(*[st.binary(max_size=9)] * 2))
     end = len(before) + len(encoded)
     buffer = bytearray(before + encoded + behind)
     assert side.codec.decode(buffer, len(before), end) == (decoded, end)
@@ -71,11 +66,30 @@ def test_a_message_survives_its_codec(side: Side, data: st.DataObject) -> None:
     assert side.layout.parse(encoded) == carried(message, side.version)
 
 
-@every_side
-@A_FEW
+@every_api
+def test_every_version_survives_its_codec(api: Api) -> None:
+    """With each field of the version, and with their default values."""
+    for side in sides_of(api):
+        for message in plain_messages(side):
+            check_codec(side, message, b"12", b"3")
+
+
+@every_api
+@given(data=st.data(), before=st.binary(max_size=9), behind=st.binary(max_size=9))
+def test_a_message_survives_its_codec(
+    api: Api, data: st.DataObject, before: bytes, behind: bytes
+) -> None:
+    """Any message of some version."""
+    side = data.draw(some_side(api))
+    message = data.draw(messages(side.declared, side.version))
+    check_codec(side, message, before, behind)
+
+
+@every_api
 @given(data=st.data())
-def test_doubtful_bytes_are_read_alike(side: Side, data: st.DataObject) -> None:
+def test_doubtful_bytes_are_read_alike(api: Api, data: st.DataObject) -> None:
     """Codec and layout both refuse mutated bytes, or read the same."""
+    side = data.draw(some_side(api))
     encoded = data.draw(mutated(side.codec.encode(filled(side.declared, side.version))))
     stream = io.BytesIO(encoded)
     try:

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.patience import PATIENCE_S
+
 POLL_MS = 20
 """Longest poll: a member notices a stop between two polls."""
 HEARTBEAT_MS = 30
@@ -61,7 +63,7 @@ class Player:
     def has_read(self, count: int) -> None:
         """Waits until it has read this number of records."""
         with self.until_read:
-            assert self.until_read.wait_for(lambda: len(self.read) >= count, 10)
+            assert self.until_read.wait_for(lambda: len(self.read) >= count, PATIENCE_S)
 
     def take(self, values: Iterable[bytes | None]) -> None:
         """Takes the records of a poll."""

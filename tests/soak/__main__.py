@@ -30,12 +30,12 @@ def main() -> int:
     soak = Soak(long.folder, asked.minutes * 60, long.seed, long.progress)
     report = asyncio.run(soak.play())
     faults = ", ".join(f"{count} {name}" for name, count in report.faults.items())
-    print(
-        f"\nfaults: {faults}\n"
+    told = (
+        f"faults: {faults}\n"
         f"acknowledged: {report.records} records, {report.commits} offsets"
     )
-    again = f"python -m tests.soak --minutes {asked.minutes:g} --seed {long.seed}"
-    return long.finish(report.violations, again)
+    again = f"python -m tests.soak --minutes {asked.minutes:g}"
+    return long.finish(report, told, again)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests import long_runs
 from tests.soak.worker import SESSION_MS, TOPIC
 
 from kohort.broker.events.remembered import REMEMBERED
@@ -68,11 +69,10 @@ class Look:
 
 
 @dataclass(slots=True)
-class Report:
+class Report(long_runs.Report):
     """Result of a soak.
 
     Attributes:
-        violations: one sentence each; none if the broker lost nothing.
         looks: before the first client, after the warm-up, each at rest, at the end at
             rest, and after the last client.
         faults: number of each kind.
@@ -80,7 +80,6 @@ class Report:
         commits: acknowledged ones, each of one partition.
     """
 
-    violations: list[str] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     records: int = 0

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
+from tests.patience import PATIENCE_S
 from tests.wire import requests
 from tests.wire.client import connected
 
@@ -18,7 +19,6 @@ from kohort.client import Admin, Consumer, NewTopic
 from kohort.control.http.server import Control
 
 T = TypeVar("T")
-PATIENCE_S = 30.0
 TOPIC = "orders"
 
 

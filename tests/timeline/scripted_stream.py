@@ -13,12 +13,11 @@ from collections.abc import Coroutine
 from typing import Any, Self
 
 from aiohttp import web
+from tests.patience import PATIENCE_S
 from tests.timeline.streams import Event
 
 from kohort.broker.thread import LoopThread
 from kohort.control.http.timeline_routes import routes
-
-PATIENCE_S = 30.0
 
 
 class Scripted:

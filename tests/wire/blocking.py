@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+from tests.patience import PATIENCE_S
 from tests.wire import frames
 from tests.wire.closing import Closing
 
-TIMEOUT_S = 30.0
 _PIECE = 1 << 20
 
 
@@ -23,7 +23,7 @@ class BlockingClient(Closing):
         OSError: no node listens there.
     """
 
-    def __init__(self, port: int, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, port: int, timeout_s: float = PATIENCE_S) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self._correlation_id = 0
 

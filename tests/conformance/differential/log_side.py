@@ -15,13 +15,13 @@ from tests.conformance.differential.request import Connections, Request
 from tests.conformance.differential.sequence import Step
 from tests.conformance.env import Env, Target
 from tests.conformance.symbols import render
+from tests.patience import PATIENCE_S
 
 UNKNOWN_PRODUCER = 987_654_321
 UNKNOWN_SESSION = 123_456_789
 PARK_MS = 20_000
 PARTITIONS = 2
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
-READY_S = 10.0
 """Time limit for a new topic to have a leader."""
 
 
@@ -325,7 +325,7 @@ class LogSide:
 
     async def state(self) -> Any:
         """The start and the end of the partition, and the end of the other one."""
-        deadline = time.monotonic() + READY_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             asked = [(0, EARLIEST), (0, LATEST), (1, LATEST)]
             found = [await self._end_at(*each) for each in asked]

@@ -19,11 +19,11 @@ from tests.conformance.differential.transaction_requests import (
 )
 from tests.conformance.env import Env, Target
 from tests.conformance.symbols import render
+from tests.patience import PATIENCE_S
 
 LATEST = -1
 _LOOKS = ("ids", "ends", "stable ends", "offsets", "stable offsets", "group")
 _NOT_VERIFIED = {ErrorCode.transaction_abortable, ErrorCode.invalid_txn_state}
-READY_S = 10.0
 """Time limit for a new topic to have leaders, and for the first producer id."""
 
 
@@ -173,7 +173,7 @@ class TransactionSide:
 
     async def state(self) -> Any:
         """Transactional ids, the ends of the partitions, and the group's offsets."""
-        deadline = time.monotonic() + READY_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             bodies = await self._ask(*self._looks())
             found = dict(zip(_LOOKS, map(self._rendered, bodies), strict=True))
@@ -228,7 +228,7 @@ async def prepare(target: Target) -> None:
 
 
 async def _until_served(connection: Connection, transactional_id: str) -> None:
-    deadline = time.monotonic() + READY_S
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         wanted = {"key": transactional_id, "key_type": 1}
         await (await connection.send("FindCoordinator", 1, wanted)).wait()

@@ -15,7 +15,6 @@ from confluent_kafka import (
 from tests.interop.workers.lines import say
 from tests.interop.workers.transacting import (
     BATCH,
-    LIMIT_S,
     POLL_S,
     Row,
     Transform,
@@ -24,6 +23,7 @@ from tests.interop.workers.transacting import (
     serve,
 )
 from tests.librdkafka import begin, row_of
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ def _producer(bootstrap: str, transactional_id: str) -> Producer:
             "transactional.id": transactional_id,
         }
     )
-    producer.init_transactions(LIMIT_S)
+    producer.init_transactions(PATIENCE_S)
     return producer
 
 
@@ -91,7 +91,7 @@ class Confluent:
             if not error.args[0].txn_requires_abort():
                 raise
             say("note", text=f"aborts: {error}")
-            self.producer.abort_transaction(LIMIT_S)
+            self.producer.abort_transaction(PATIENCE_S)
             self._rewind()
         self.batch.clear()
 
@@ -106,21 +106,21 @@ class Confluent:
             self.producer.produce(self.wanted.out, key=key, value=value)
             ends[partition] = offset + 1
         if aborts:
-            self.producer.flush(LIMIT_S)
-            self.producer.abort_transaction(LIMIT_S)
+            self.producer.flush(PATIENCE_S)
+            self.producer.abort_transaction(PATIENCE_S)
             self._rewind()
         else:
             self.producer.send_offsets_to_transaction(
                 [TopicPartition(self.wanted.topic, *each) for each in ends.items()],
                 self.consumer.consumer_group_metadata(),
-                LIMIT_S,
+                PATIENCE_S,
             )
-            self.producer.commit_transaction(LIMIT_S)
+            self.producer.commit_transaction(PATIENCE_S)
         say_ended(is_commit=not aborts, records=len(self.batch))
 
     def _rewind(self) -> None:
         owned = self.consumer.assignment()
-        for each in self.consumer.committed(owned, LIMIT_S) if owned else []:
+        for each in self.consumer.committed(owned, PATIENCE_S) if owned else []:
             place = TopicPartition(each.topic, each.partition, max(0, each.offset))
             self.consumer.seek(place)
 
@@ -134,10 +134,10 @@ def fence(bootstrap: str, out: str, transactional_id: str) -> str:
     first = _producer(bootstrap, transactional_id)
     first.begin_transaction()
     first.produce(out, key="fenced", value="1")
-    first.flush(LIMIT_S)
+    first.flush(PATIENCE_S)
     second = _producer(bootstrap, transactional_id)
     try:
-        first.commit_transaction(LIMIT_S)
+        first.commit_transaction(PATIENCE_S)
     except KafkaException as error:
         wrong: KafkaError = error.args[0]
         assert wrong.fatal(), wrong
@@ -146,7 +146,7 @@ def fence(bootstrap: str, out: str, transactional_id: str) -> str:
         text = ""
     second.begin_transaction()
     second.produce(out, key="fencing", value="2")
-    second.commit_transaction(LIMIT_S)
+    second.commit_transaction(PATIENCE_S)
     return text
 
 

@@ -12,7 +12,6 @@ from tests.interop.workers.kafka_python import JOINING_MS
 from tests.interop.workers.lines import say
 from tests.interop.workers.transacting import (
     BATCH,
-    LIMIT_S,
     POLL_S,
     Row,
     Transform,
@@ -21,6 +20,7 @@ from tests.interop.workers.transacting import (
     say_ended,
     serve,
 )
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ class KafkaPython:
         for record in records:
             self.producer.send(self.wanted.out, key=record.key, value=record.value)
         if aborts:
-            self.producer.flush(LIMIT_S)
+            self.producer.flush(PATIENCE_S)
             self.producer.abort_transaction()
             self._rewind()
         else:
@@ -100,7 +100,7 @@ def fence(bootstrap: str, out: str, transactional_id: str) -> str:
     first = _producer(bootstrap, transactional_id)
     first.begin_transaction()
     first.send(out, key=b"fenced", value=b"1")
-    first.flush(LIMIT_S)
+    first.flush(PATIENCE_S)
     second = _producer(bootstrap, transactional_id)
     try:
         first.commit_transaction()

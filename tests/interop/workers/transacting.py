@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 # Records per transaction: few, so that there are some transactions in each generation.
 BATCH = 10
 POLL_S = 0.1
-LIMIT_S = 30.0
 END = "end"
 
 
