@@ -17,26 +17,27 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.broker.cluster.cluster import ClusterError
 from kohort.broker.events.open_transactions import STATE
-from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.log.store import StorageError
 from kohort.broker.topics.topic import NO_NODE
-from kohort.broker.transactions import events
 from kohort.broker.transactions.state import ONGOING, PREPARED, TransactionState
 from kohort.control import conditions
 from kohort.control.conditions import PATIENCE_S
-from kohort.control.power import PowerError, next_node, refusal_of
+from kohort.control.power import PowerError, next_node
 from kohort.control.states import state_named
+from kohort.control.transaction_verbs import TransactionVerbs
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.effects import Notice
     from kohort.broker.server import Broker
     from kohort.broker.shards.transaction_shard import TransactionShard
+    from kohort.broker.transactions.events import Command
     from kohort.broker.transactions.transaction import Transaction as Coordinated
+
 
 __all__ = ["PowerError", "Transaction"]
 
 
-class Transaction:
+class Transaction(TransactionVerbs):
     """A handle of a transactional id; it can be made before the id exists.
 
     Args:
@@ -128,63 +129,9 @@ class Transaction:
             return None
         return max(self.broker.cluster.now_ms() - found.metadata.start_ms, 0)
 
-    # -- power
+    # -- power: see `TransactionVerbs`
 
-    def fence(self) -> None:
-        """Fences the producer: raises the epoch, and aborts an open transaction.
-
-        The producer's next request fails as if another producer with the same
-        ``transactional.id`` had been initialized.
-
-        Raises:
-            PowerError: the id is unknown, or its transaction is being ended; or its
-                coordinator is loading.
-        """
-        self._do(events.FenceProducer(ResultSlot(), self.transactional_id))
-
-    def expire(self) -> None:
-        """Aborts the open transaction, as ``transaction.timeout.ms`` does.
-
-        Raises:
-            PowerError: no transaction is open, or as for `fence`.
-        """
-        self._do(events.ExpireTransaction(ResultSlot(), self.transactional_id))
-
-    def hold(self, state: str = "PrepareCommit") -> None:
-        """Holds the next transaction in a state: its markers are not written.
-
-        The id need not exist yet. Another hold replaces this one. A hold lasts until
-        `release`; it survives a move of the coordinator.
-
-        Args:
-            state: PrepareCommit or PrepareAbort.
-
-        Raises:
-            PowerError: a transaction cannot be held in that state.
-        """
-        known = state_named(state, TransactionState, error=PowerError)
-        self._do(events.HoldTransaction(ResultSlot(), self.transactional_id, known))
-
-    def release(self) -> None:
-        """Ends a hold; the markers that it has held back are written.
-
-        Raises:
-            PowerError: the transaction is not held.
-        """
-        self._do(events.ReleaseTransaction(ResultSlot(), self.transactional_id))
-
-    def move(self, node: int | None = None) -> int:
-        """Makes another node the coordinator of the id, and of its whole shard.
-
-        Args:
-            node: its id; None: the next running node.
-
-        Returns:
-            The node's id.
-
-        Raises:
-            PowerError: the node is unknown or stopped, or no other node is running.
-        """
+    def _move(self, node: int | None) -> int:
         cluster = self.broker.cluster
         try:
             if node is None:
@@ -195,14 +142,11 @@ class Transaction:
             raise PowerError(str(error)) from error
         return node
 
-    def _do(self, command: events.Command) -> None:
+    def _submit(self, command: Command) -> None:
         try:
             self.broker.cluster.transactions.command(command)
         except StorageError as error:
             raise PowerError(str(error)) from error
-        refusal = refusal_of(command.token)
-        if refusal is not None:
-            raise PowerError(f"transaction {self.transactional_id!r}: {refusal}")
 
     # -- conditions
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal, TypedDict
+from typing import Annotated, Final, Literal, TypedDict
 
 from msgspec import UNSET, Meta, UnsetType
 
 from kohort.broker.coordinator.state import GroupState
 from kohort.control.conditions import PATIENCE_S
-from kohort.control.http.operations import Fields, NodeId, Text
+from kohort.control.http.operations import Fields, Text
 
 MOST_WAIT_S: Final = 3_600.0
 """The longest wait for a condition: connections that are silent for longer break."""
@@ -17,10 +17,6 @@ MOST_GROUPS: Final = 1_000
 
 GroupId = Annotated[Text, Meta(description="The id of a group.")]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Reason = Annotated[
-    str,
-    Meta(max_length=255, description="For the events, and for `kohort why`."),
-]
 HeldState = Literal["PreparingRebalance", "CompletingRebalance"]
 
 
@@ -126,69 +122,6 @@ class DeliveryQuery(Fields):
             description="Seconds of real time until the answer is 504.",
         ),
     ] = PATIENCE_S
-
-
-class MemberNamed(Fields):
-    """A member, by exactly one of its names."""
-
-    one_of: ClassVar = ("member", "member_id", "instance_id", "client_id")
-
-    member: Annotated[
-        Text | UnsetType,
-        Meta(description="Its member id, group.instance.id or client.id."),
-    ] = UNSET
-    member_id: Annotated[Text | UnsetType, Meta(description="Its member id.")] = UNSET
-    instance_id: Annotated[
-        Text | UnsetType, Meta(description="Its group.instance.id.")
-    ] = UNSET
-    client_id: Annotated[Text | UnsetType, Meta(description="Its client.id.")] = UNSET
-
-    @property
-    def name(self) -> dict[str, str]:
-        """The name, as arguments of methods of `Group`."""
-        given = {each: getattr(self, each) for each in self.one_of}
-        return {each: name for each, name in given.items() if name is not UNSET}
-
-
-class Kick(MemberNamed):
-    """The member that is removed, and why."""
-
-    reason: Reason = ""
-
-
-class Rebalance(Fields):
-    """The reason of a rebalance."""
-
-    reason: Reason = ""
-
-
-class Hold(Fields):
-    """The state in which a group is held."""
-
-    state: Annotated[
-        HeldState | None,
-        Meta(
-            description="If null, the one of the two that the group is in, else "
-            "PreparingRebalance."
-        ),
-    ] = None
-
-
-class Move(Fields):
-    """The node that a group moves to."""
-
-    node: Annotated[
-        NodeId | None, Meta(description="If null, the next running node.")
-    ] = None
-
-
-class Limit(Fields):
-    """The limit of a group."""
-
-    max_size: Annotated[
-        Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
-        Meta(description="Members; if null, group.max.size applies."),
-    ]
 
 
 # -- answers

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypedDict, cast
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Annotated, Final, TypedDict, cast
 
 from aiohttp import web
 from msgspec import UNSET, Meta, UnsetType
@@ -20,11 +19,12 @@ from kohort.control.conditions import (
     BrokerStoppedError,
     ConditionTimeout,
 )
-from kohort.control.http.group_types import MOST_WAIT_S, Count, Move
+from kohort.control.http.group_types import MOST_WAIT_S, Count
 from kohort.control.http.long_polls import LongPolls
 from kohort.control.http.operations import Fields, Operation, Text, in_turns
-from kohort.control.power import PowerError
+from kohort.control.http.verb_routes import verb_operations
 from kohort.control.transaction import Transaction as Handle
+from kohort.control.transaction_verbs import TransactionVerbs
 
 if TYPE_CHECKING:
     from kohort.broker.shards.transaction_shards import TransactionShards
@@ -69,12 +69,6 @@ class StateQuery(Fields):
     timeout: Annotated[
         float, Meta(ge=0, le=MOST_WAIT_S, description="Seconds to wait.")
     ] = PATIENCE_S
-
-
-class HoldState(Fields):
-    """The state that a transaction is held in."""
-
-    state: Literal["PrepareCommit", "PrepareAbort"] = "PrepareCommit"
 
 
 class IdRow(TypedDict):
@@ -145,11 +139,13 @@ def operations(broker: Broker, polls: LongPolls) -> list[Operation]:
         Operation("GET", "/v1/transactions", do.list_transactions),
         Operation("GET", one, do.show_transaction, (404, 503)),
         Operation("GET", f"{one}/until", do.await_transaction, (503, 504)),
-        Operation("POST", f"{one}/fence", do.fence_producer, (409,)),
-        Operation("POST", f"{one}/expire", do.expire_transaction, (409,)),
-        Operation("POST", f"{one}/hold", do.hold_transaction, (409,)),
-        Operation("POST", f"{one}/release", do.release_transaction, (409,)),
-        Operation("POST", f"{one}/move", do.move_transaction, (409,)),
+        *verb_operations(
+            TransactionVerbs,
+            one,
+            IdPath,
+            lambda path: Handle(broker, path.transactional_id),
+            answer=IdRow,
+        ),
     ]
 
 
@@ -254,8 +250,6 @@ class _Handlers:
                 yield
         return rows
 
-    # -- power
-
     async def await_transaction(self, path: IdPath, query: StateQuery) -> IdRow:
         """Waits until a transactional id has a state.
 
@@ -272,50 +266,6 @@ class _Handlers:
         except BrokerStoppedError as error:
             raise web.HTTPServiceUnavailable(text=str(error)) from None
         return _described(transaction)
-
-    async def fence_producer(self, path: IdPath) -> IdRow:
-        """Fences the producer of an id; an open transaction is aborted."""
-        with self._changing(path) as transaction:
-            transaction.fence()
-        return _described(transaction)
-
-    async def expire_transaction(self, path: IdPath) -> IdRow:
-        """Aborts an open transaction now, as its timeout does."""
-        with self._changing(path) as transaction:
-            transaction.expire()
-        return _described(transaction)
-
-    async def hold_transaction(self, path: IdPath, body: HoldState) -> IdRow:
-        """Holds the next transaction in a state: its markers are not written.
-
-        The id need not exist yet. Another hold replaces this one.
-        """
-        with self._changing(path) as transaction:
-            transaction.hold(body.state)
-        return _described(transaction)
-
-    async def release_transaction(self, path: IdPath) -> IdRow:
-        """Ends a hold; the markers that it has held back are written."""
-        with self._changing(path) as transaction:
-            transaction.release()
-        return _described(transaction)
-
-    async def move_transaction(self, path: IdPath, body: Move) -> IdRow:
-        """Makes a node the coordinator of an id.
-
-        All ids in the same partition of __transaction_state go with it.
-        """
-        with self._changing(path) as transaction:
-            transaction.move(body.node)
-        return _described(transaction)
-
-    @contextmanager
-    def _changing(self, path: IdPath) -> Iterator[Handle]:
-        """A transactional id; a refusal is answered 409."""
-        try:
-            yield Handle(self._broker, path.transactional_id)
-        except PowerError as error:
-            raise web.HTTPConflict(text=str(error)) from None
 
 
 def _described(transaction: Handle) -> IdRow:
