@@ -15,7 +15,8 @@ events of any source.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, cast
 
 from kohort.broker.clock import ns
 from kohort.broker.cluster.cluster import ClusterError
@@ -24,6 +25,7 @@ from kohort.broker.topics.topic import NO_NODE
 from kohort.control import conditions, group_moves, group_views
 from kohort.control.conditions import PATIENCE_S
 from kohort.control.group_members import (
+    GroupShown,
     MemberName,
     MemberRow,
     UnknownMemberError,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Group",
+    "GroupShown",
     "MemberName",
     "MemberRow",
     "Move",
@@ -141,24 +144,26 @@ class Group(GroupVerbs):
         return self.broker.cluster.shards.lasting.rebalances.get(self.group_id, 0)
 
     def describe(self) -> dict[str, Any]:
-        """These properties as JSON's types, with the leader and the protocol."""
+        """`GroupShown` as JSON's types."""
+        return asdict(self.show())
+
+    def show(self) -> GroupShown:
+        """These properties, with the leader and the protocol."""
         group = self._found
-        return {
-            "group": self.group_id,
-            "state": self.state,
-            "generation": self.generation,
-            "protocol_type": None if group is None else group.protocol_type,
-            "protocol": None if group is None else group.protocol_name,
-            "leader": None if group is None else group.leader,
-            "coordinator": self.coordinator,
-            "held": self.held,
-            "max_size": self.max_size,
-            "rebalances": self.rebalances,
-            "members": [row.as_json() for row in self.members],
-            "pending_members": [
-                row.as_json() for row in (pending_rows_of(group) if group else ())
-            ],
-        }
+        return GroupShown(
+            group=self.group_id,
+            state=self.state,
+            generation=self.generation,
+            protocol_type=None if group is None else group.protocol_type,
+            protocol=None if group is None else group.protocol_name,
+            leader=None if group is None else group.leader,
+            coordinator=self.coordinator,
+            held=cast(Any, self.held),  # as `hold` checks
+            max_size=self.max_size,
+            rebalances=self.rebalances,
+            members=self.members,
+            pending_members=[] if group is None else pending_rows_of(group),
+        )
 
     # -- power: see `GroupVerbs`
 

@@ -13,9 +13,10 @@ Use it on the broker's event loop.
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from kohort.broker.cluster.cluster import ClusterError
+from kohort.broker.cluster.cluster import Cluster, ClusterError
 from kohort.broker.events.open_transactions import STATE
 from kohort.broker.log.store import StorageError
 from kohort.broker.topics.topic import NO_NODE
@@ -34,7 +35,62 @@ if TYPE_CHECKING:
     from kohort.broker.transactions.transaction import Transaction as Coordinated
 
 
-__all__ = ["PowerError", "Transaction"]
+__all__ = ["PowerError", "Transaction", "TransactionRow"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionRow:
+    """A transactional id, and its transaction.
+
+    Attributes:
+        transactional_id: the id.
+        state: Kafka's name; "Dead" for an unknown id.
+        producer_id: the id of its producer; -1 for an unknown transactional id.
+        producer_epoch: the epoch of its producer, likewise.
+        client_id: the producer's client.id; None: unknown.
+        open_ms: the time since the transaction began; None: none is open.
+        partition_count: the number of partitions of the transaction.
+        coordinator: the id of a node; -1 for none.
+        held: the state of its hold; None: it is not held.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    client_id: str | None
+    open_ms: int | None
+    partition_count: int
+    coordinator: int
+    held: str | None
+
+
+def row_of(
+    cluster: Cluster, name: str, found: Coordinated | None, node_id: int
+) -> TransactionRow:
+    """The row of a transactional id.
+
+    Args:
+        cluster: the cluster.
+        name: the id.
+        found: its state in the coordinator; None: it is unknown.
+        node_id: the coordinator's node.
+    """
+    metadata = None if found is None else found.metadata
+    open_ms = None
+    if metadata is not None and metadata.state in {ONGOING, *PREPARED}:
+        open_ms = max(cluster.now_ms() - metadata.start_ms, 0)
+    return TransactionRow(
+        transactional_id=name,
+        state=(TransactionState.DEAD if found is None else found.state).value,
+        producer_id=-1 if metadata is None else metadata.producer_id,
+        producer_epoch=-1 if metadata is None else metadata.producer_epoch,
+        client_id=None if found is None else found.client_id,
+        open_ms=open_ms,
+        partition_count=0 if metadata is None else len(metadata.partitions),
+        coordinator=node_id,
+        held=cluster.transactions.holds.get(name),
+    )
 
 
 class Transaction(TransactionVerbs):
@@ -69,20 +125,17 @@ class Transaction(TransactionVerbs):
     @property
     def state(self) -> str:
         """The name of its state; "Dead" for an unknown id, or while it is loaded."""
-        found = self._found
-        return (TransactionState.DEAD if found is None else found.state).value
+        return self.show().state
 
     @property
     def producer_id(self) -> int:
         """The id of its producer; -1 for an unknown transactional id."""
-        found = self._found
-        return -1 if found is None else found.metadata.producer_id
+        return self.show().producer_id
 
     @property
     def producer_epoch(self) -> int:
         """The epoch of its producer; -1 for an unknown transactional id."""
-        found = self._found
-        return -1 if found is None else found.metadata.producer_epoch
+        return self.show().producer_epoch
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
@@ -106,28 +159,16 @@ class Transaction(TransactionVerbs):
     @property
     def held(self) -> str | None:
         """The state in which a hold keeps it; None: it is not held."""
-        state = self.broker.cluster.transactions.holds.get(self.transactional_id)
-        return None if state is None else state.value
+        return self.show().held
 
     def describe(self) -> dict[str, Any]:
-        """The same as JSON's types, with the number of partitions."""
-        found = self._found
-        return {
-            "transactional_id": self.transactional_id,
-            "state": self.state,
-            "producer_id": self.producer_id,
-            "producer_epoch": self.producer_epoch,
-            "client_id": None if found is None else found.client_id,
-            "open_ms": self._open_ms(found),
-            "partition_count": 0 if found is None else len(found.metadata.partitions),
-            "coordinator": self.coordinator,
-            "held": self.held,
-        }
+        """`TransactionRow` as JSON's types."""
+        return asdict(self.show())
 
-    def _open_ms(self, found: Coordinated | None) -> int | None:
-        if found is None or not (found.state is ONGOING or found.state in PREPARED):
-            return None
-        return max(self.broker.cluster.now_ms() - found.metadata.start_ms, 0)
+    def show(self) -> TransactionRow:
+        """Its state and its producer."""
+        cluster, name = self.broker.cluster, self.transactional_id
+        return row_of(cluster, name, self._found, self.coordinator)
 
     # -- power: see `TransactionVerbs`
 

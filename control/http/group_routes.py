@@ -29,6 +29,7 @@ from kohort.control.group import (
     Group,
     no_group,
 )
+from kohort.control.group_members import GroupShown
 from kohort.control.group_verbs import GroupVerbs
 from kohort.control.group_views import lags
 from kohort.control.http.group_types import (
@@ -38,7 +39,6 @@ from kohort.control.http.group_types import (
     GroupOffsets,
     GroupPath,
     GroupRow,
-    GroupShown,
     GroupsQuery,
     OffsetRow,
     UntilQuery,
@@ -107,7 +107,7 @@ class _Handlers:
 
     async def show_group(self, path: GroupPath) -> GroupShown:
         """Shows a group and its members."""
-        return _state(self._known(path))
+        return self._known(path).show()
 
     def _known(self, path: GroupPath) -> Group:
         """A group that exists, or is held or limited in advance; otherwise 404.
@@ -158,7 +158,7 @@ class _Handlers:
         """
         group = Group(self._broker, path.group)
         await self._wait(AllOf(group, _conditions(group, query)), query.timeout)
-        return _state(group)
+        return group.show()
 
     async def _wait(self, condition: Condition, timeout_s: float) -> None:
         try:
@@ -192,10 +192,6 @@ class _Handlers:
             await self._wait(IsSettled(group), query.timeout)
             found = group.peek_delivery()
         return cast(DeliveryShown, found.as_json())
-
-
-def _state(group: Group) -> GroupShown:
-    return cast(GroupShown, group.describe())
 
 
 def _conditions(group: Group, query: UntilQuery) -> list[Condition]:

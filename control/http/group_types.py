@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypedDict
+from typing import Annotated, Final, TypedDict
 
 from msgspec import UNSET, Meta, UnsetType
 
 from kohort.broker.coordinator.state import GroupState
+from kohort.broker.events.delivery.values import Again, Open, Skipped, WentBack
 from kohort.control.conditions import PATIENCE_S
 from kohort.control.http.operations import Fields, Text
 
@@ -17,7 +18,6 @@ MOST_GROUPS: Final = 1_000
 
 GroupId = Annotated[Text, Meta(description="The id of a group.")]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-HeldState = Literal["PreparingRebalance", "CompletingRebalance"]
 
 
 # -- requests
@@ -127,30 +127,6 @@ class DeliveryQuery(Fields):
 # -- answers
 
 
-class MemberState(TypedDict):
-    """A member of a group."""
-
-    member_id: str
-    instance_id: Annotated[
-        str | None, Meta(description="Its group.instance.id; null: a dynamic member.")
-    ]
-    client_id: str
-    host: str
-    is_muted: Annotated[
-        bool, Meta(description="Its requests do not renew its session.")
-    ]
-    is_pending: Annotated[
-        bool, Meta(description="It has a member id and has not joined yet (KIP-394).")
-    ]
-    waits_for: Annotated[
-        Literal["join", "sync"] | None,
-        Meta(description="Its waiting request."),
-    ]
-    assignment: Annotated[
-        dict[str, list[int]], Meta(description="Partitions by topic.")
-    ]
-
-
 class GroupRow(TypedDict):
     """A group in a list."""
 
@@ -180,59 +156,6 @@ class GroupOffsets(TypedDict):
     offsets: list[OffsetRow]
 
 
-class DeliveryRange(TypedDict):
-    """A range of records of a partition."""
-
-    topic: str
-    partition: int
-    first: Annotated[int, Meta(description="Offset of the first record.")]
-    end: Annotated[int, Meta(description="Offset behind the last record.")]
-    records: Annotated[int, Meta(description="Their number, without markers and gaps.")]
-    reason: str
-    reader: Annotated[str, Meta(description="Member id of the reader that came last.")]
-    time_ns: int
-
-
-class DeliveredAgain(DeliveryRange):
-    """Records that a group was sent once more."""
-
-    is_certain: Annotated[
-        bool,
-        Meta(
-            description="An offset above them was committed, or the commit was refused,"
-            " before they were sent again. False: they were received and not committed."
-        ),
-    ]
-    is_due: Annotated[
-        bool, Meta(description="No reader has received them yet; the next one will.")
-    ]
-    first_reader: str
-
-
-class DeliveryWentBack(TypedDict):
-    """A commit below the committed offset."""
-
-    topic: str
-    partition: int
-    previous: int
-    offset: int
-    reason: Literal["commit", "transaction", "admin"]
-    member_id: str
-    client_id: str
-    host: str
-    generation: int
-    time_ns: int
-
-
-class DeliveryOpen(TypedDict):
-    """A partition whose new owner has not fetched yet."""
-
-    topic: str
-    partition: int
-    owner: str
-    records: Annotated[int, Meta(description="Records that it will be sent again.")]
-
-
 class DeliveryShown(TypedDict):
     """What became of the records that a group was sent."""
 
@@ -247,10 +170,10 @@ class DeliveryShown(TypedDict):
     unknown: Annotated[
         int, Meta(description="Records sent to readers that may be another group's.")
     ]
-    again: list[DeliveredAgain]
-    skipped: list[DeliveryRange]
-    went_back: list[DeliveryWentBack]
-    open: list[DeliveryOpen]
+    again: list[Again]
+    skipped: list[Skipped]
+    went_back: list[WentBack]
+    open: list[Open]
     complete_from: Annotated[
         dict[str, int],
         Meta(
@@ -269,24 +192,3 @@ class GroupList(TypedDict):
 
     groups: list[GroupRow]
     total: Annotated[int, Meta(description="Total number of groups, in any state.")]
-
-
-class GroupShown(TypedDict):
-    """A group and its members."""
-
-    group: GroupId
-    state: Annotated[str, Meta(description="Dead: the group is unknown, so far.")]
-    generation: Annotated[int, Meta(description="-1 for an unknown group.")]
-    protocol_type: str | None
-    protocol: Annotated[str | None, Meta(description="The assignor, for consumers.")]
-    leader: Annotated[str | None, Meta(description="The member id of the leader.")]
-    coordinator: Annotated[int, Meta(description="The id of a node; -1 for none.")]
-    held: Annotated[
-        HeldState | None, Meta(description="The state in which it is held.")
-    ]
-    max_size: Annotated[
-        int | None, Meta(description="Its limit; null: group.max.size.")
-    ]
-    rebalances: Annotated[int, Meta(description="Rebalances since the broker started.")]
-    members: list[MemberState]
-    pending_members: list[MemberState]
