@@ -15,17 +15,17 @@ events of any source.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, cast
 
 from kohort.broker.clock import ns
 from kohort.broker.cluster.cluster import ClusterError
-from kohort.broker.coordinator import events
 from kohort.broker.coordinator.state import GroupState
-from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.topics.topic import NO_NODE
 from kohort.control import conditions, group_moves, group_views
 from kohort.control.conditions import PATIENCE_S
 from kohort.control.group_members import (
+    GroupShown,
     MemberName,
     MemberRow,
     UnknownMemberError,
@@ -35,19 +35,22 @@ from kohort.control.group_members import (
     rows_of,
 )
 from kohort.control.group_moves import Move
+from kohort.control.group_verbs import GroupVerbs, Named
 from kohort.control.held_back import waiting
-from kohort.control.power import PowerError, next_node, refusal_of
-from kohort.control.states import state_named
+from kohort.control.power import PowerError, UnknownGroupError, next_node
 
 if TYPE_CHECKING:
+    from kohort.broker.coordinator.events import Command
     from kohort.broker.coordinator.group import Group as CoordinatedGroup
     from kohort.broker.events.delivery.values import Delivery
     from kohort.broker.server import Broker
     from kohort.broker.shards.shard import Shard
     from kohort.control.why import History
 
+
 __all__ = [
     "Group",
+    "GroupShown",
     "MemberName",
     "MemberRow",
     "Move",
@@ -72,11 +75,7 @@ def no_group(group_id: str, there_are: Iterable[str], what: str = "group") -> st
     return f"{sentence}; the groups are: {listed(map(repr, names))}"
 
 
-class UnknownGroupError(LookupError):
-    """The group is unknown; lists the groups that exist."""
-
-
-class Group:
+class Group(GroupVerbs):
     """A handle of a group; it can be made before the group exists.
 
     Args:
@@ -145,84 +144,30 @@ class Group:
         return self.broker.cluster.shards.lasting.rebalances.get(self.group_id, 0)
 
     def describe(self) -> dict[str, Any]:
-        """These properties as JSON's types, with the leader and the protocol."""
+        """`GroupShown` as JSON's types."""
+        return asdict(self.show())
+
+    def show(self) -> GroupShown:
+        """These properties, with the leader and the protocol."""
         group = self._found
-        return {
-            "group": self.group_id,
-            "state": self.state,
-            "generation": self.generation,
-            "protocol_type": None if group is None else group.protocol_type,
-            "protocol": None if group is None else group.protocol_name,
-            "leader": None if group is None else group.leader,
-            "coordinator": self.coordinator,
-            "held": self.held,
-            "max_size": self.max_size,
-            "rebalances": self.rebalances,
-            "members": [row.as_json() for row in self.members],
-            "pending_members": [
-                row.as_json() for row in (pending_rows_of(group) if group else ())
-            ],
-        }
+        return GroupShown(
+            group=self.group_id,
+            state=self.state,
+            generation=self.generation,
+            protocol_type=None if group is None else group.protocol_type,
+            protocol=None if group is None else group.protocol_name,
+            leader=None if group is None else group.leader,
+            coordinator=self.coordinator,
+            held=cast(Any, self.held),  # as `hold` checks
+            max_size=self.max_size,
+            rebalances=self.rebalances,
+            members=self.members,
+            pending_members=[] if group is None else pending_rows_of(group),
+        )
 
-    # -- power over members
+    # -- power: see `GroupVerbs`
 
-    def kick(
-        self, /, member: MemberName | None = None, reason: str = "", **named: str
-    ) -> MemberRow:
-        """Removes a member, or a pending member; the group rebalances.
-
-        Its waiting request is answered with UNKNOWN_MEMBER_ID, so a live client
-        rejoins as a new member.
-
-        Args:
-            member: see `MemberName`.
-            reason: for the events and the history.
-            named: ``member_id``, ``instance_id`` or ``client_id`` in place of `member`.
-
-        Returns:
-            The member as it was.
-
-        Raises:
-            UnknownGroupError: the broker does not have the group.
-            UnknownMemberError: no member or several members match.
-            PowerError: the group's coordinator is loading.
-        """
-        row = self._member(member, named)
-        slot = ResultSlot()
-        self._do(events.Kick(slot, self.group_id, row.member_id, reason or None))
-        return row
-
-    def expire(self, /, member: MemberName | None = None, **named: str) -> MemberRow:
-        """Expires the session of a member now, whatever its session timeout is.
-
-        Arguments, result and errors are those of `kick`.
-        """
-        row = self._member(member, named)
-        self._do(events.Expire(ResultSlot(), self.group_id, row.member_id))
-        return row
-
-    def mute(self, /, member: MemberName | None = None, **named: str) -> MemberRow:
-        """Stops a member's requests from renewing its session.
-
-        The broker answers its requests as before, but its session runs towards its
-        end. A waiting join or sync of the member does not count: the group waits for
-        it as if the process were gone. Arguments, result and errors are those of
-        `kick`; a pending member is a `PowerError`.
-        """
-        row = self._member(member, named)
-        self._do(events.Mute(ResultSlot(), self.group_id, row.member_id))
-        return row
-
-    def unmute(self, /, member: MemberName | None = None, **named: str) -> MemberRow:
-        """Ends the mute of a member; its session starts anew.
-
-        Arguments, result and errors are those of `kick`.
-        """
-        row = self._member(member, named)
-        self._do(events.Unmute(ResultSlot(), self.group_id, row.member_id))
-        return row
-
-    def _member(self, member: MemberName | None, named: dict[str, str]) -> MemberRow:
+    def _member(self, member: MemberName | None, named: Named) -> MemberRow:
         return find(self._existing(), member, **named)
 
     def _existing(self) -> CoordinatedGroup:
@@ -234,77 +179,7 @@ class Group:
             raise self._refused(shard.refusal)
         raise UnknownGroupError(no_group(self.group_id, self._known()))
 
-    # -- power over the group
-
-    def rebalance(self, reason: str = "") -> None:
-        """Starts a rebalance.
-
-        Args:
-            reason: for the events and the history.
-
-        Raises:
-            UnknownGroupError: the broker does not have the group.
-            PowerError: it has no members, or is in PreparingRebalance already; or its
-                coordinator is loading.
-        """
-        self._existing()
-        command = events.TriggerRebalance(ResultSlot(), self.group_id, reason or None)
-        self._do(command)
-
-    def hold(self, state: str | None = None) -> None:
-        """Holds the group in a state: now, or as soon as it is in that state.
-
-        Meanwhile its requests wait, its timers stand still, and members with a waiting
-        request do not expire. Another hold replaces this one.
-
-        Args:
-            state: PreparingRebalance or CompletingRebalance. None: the group's current
-                state if it is one of these, else PreparingRebalance.
-
-        Raises:
-            PowerError: a group cannot be held in that state.
-        """
-        known = (
-            None if state is None else state_named(state, GroupState, error=PowerError)
-        )
-        self._do(events.HoldGroup(ResultSlot(), self.group_id, known))
-
-    def release(self) -> None:
-        """Releases a held group.
-
-        It goes on at once if nothing is missing; otherwise its timers run for the time
-        that was left when the hold began.
-
-        Raises:
-            PowerError: it is not held.
-        """
-        self._do(events.ReleaseGroup(ResultSlot(), self.group_id))
-
-    def limit(self, max_size: int | None) -> None:
-        """Sets a limit for this group in place of ``group.max.size`` (KIP-389).
-
-        A group with more members rebalances at once, down to the limit.
-
-        Args:
-            max_size: members; None: ``group.max.size`` applies again.
-
-        Raises:
-            PowerError: the limit is less than 1.
-        """
-        self._do(events.LimitGroup(ResultSlot(), self.group_id, max_size))
-
-    def move(self, node: int | None = None) -> int:
-        """Makes another node the coordinator of the group, and of its whole shard.
-
-        Args:
-            node: its id; None: the next running node.
-
-        Returns:
-            The node's id.
-
-        Raises:
-            PowerError: the node is unknown or stopped, or no other node is running.
-        """
+    def _move(self, node: int | None) -> int:
         current = self.broker.coordinator_of(self.group_id)
         target = next_node(self.broker, current) if node is None else node
         try:
@@ -313,14 +188,8 @@ class Group:
             raise PowerError(str(error)) from error
         return target
 
-    def _do(self, command: events.Command) -> None:
+    def _submit(self, command: Command) -> None:
         self.broker.cluster.shards.command(command)
-        refusal = refusal_of(command.token)
-        if refusal is not None:
-            raise self._refused(refusal)
-
-    def _refused(self, why: str) -> PowerError:
-        return PowerError(f"group {self.group_id!r}: {why}")
 
     def _known(self) -> set[str]:
         return {group.group_id for group in self.broker.cluster.shards.groups()}

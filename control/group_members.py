@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from kohort.broker.coordinator.effects import Who
 from kohort.broker.coordinator.group import Group
@@ -28,7 +28,7 @@ class MemberRow:
         instance_id: its ``group.instance.id``; None: it is a dynamic member.
         client_id: its ``client.id``.
         host: the address that it joined from, as Kafka shows it.
-        is_muted: nothing that it sends counts as a sign of life.
+        is_muted: its requests do not renew its session.
         is_pending: it has an id, and has not joined yet (KIP-394).
         waits_for: its request that waits for an answer, "join" or "sync"; None: none.
         assignment: its partitions by topic, in order; empty if its assignor is not
@@ -41,12 +41,45 @@ class MemberRow:
     host: str
     is_muted: bool = False
     is_pending: bool = False
-    waits_for: str | None = None
+    waits_for: Literal["join", "sync"] | None = None
     assignment: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The same as JSON's types."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupShown:
+    """A group and its members.
+
+    Attributes:
+        group: its id.
+        state: Kafka's name; "Dead": the group is unknown, so far.
+        generation: -1 for an unknown group.
+        protocol_type: as its members joined with.
+        protocol: the assignor, for consumers.
+        leader: the member id of the leader.
+        coordinator: the id of a node; -1 for none.
+        held: the state in which it is held; None: it is not.
+        max_size: its limit; None: that of group.max.size.
+        rebalances: the number of rebalances since the broker started.
+        members: in Kafka's order.
+        pending_members: those that have a member id, and have not joined yet.
+    """
+
+    group: str
+    state: str
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    leader: str | None
+    coordinator: int
+    held: Literal["PreparingRebalance", "CompletingRebalance"] | None
+    max_size: int | None
+    rebalances: int
+    members: list[MemberRow]
+    pending_members: list[MemberRow]
 
 
 MemberName = str | MemberRow | Callable[[MemberRow], object]
@@ -65,14 +98,18 @@ def pending_rows_of(group: Group) -> list[MemberRow]:
 
 
 def _row(member: Member) -> MemberRow:
-    waits_for = "sync" if member.sync_token is not None else None
+    waits_for: Literal["join", "sync"] | None = None
+    if member.join_token is not None:
+        waits_for = "join"
+    elif member.sync_token is not None:
+        waits_for = "sync"
     return MemberRow(
         member.member_id,
         member.group_instance_id,
         member.client.id,
         member.client.host,
         is_muted=member.is_muted,
-        waits_for="join" if member.join_token is not None else waits_for,
+        waits_for=waits_for,
         assignment=by_topic(member.assignment),
     )
 

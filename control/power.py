@@ -1,11 +1,8 @@
-"""Commands on groups and transactions: their refusals, and the node for a move."""
+"""The refusal of a verb on a group or transaction, and the node for a move."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
-
-from kohort.broker.coordinator.effects import CommandResult
-from kohort.broker.handlers.result_slot import ResultSlot
 
 if TYPE_CHECKING:
     from kohort.broker.server import Broker
@@ -20,12 +17,8 @@ class PowerError(RuntimeError):
     """A command is impossible in the current state; the message says why."""
 
 
-def refusal_of(token: object) -> str | None:
-    """Returns why a command was refused, by its token; None if it was performed."""
-    assert isinstance(token, ResultSlot)
-    result = token.result
-    assert isinstance(result, CommandResult)
-    return result.refusal
+class UnknownGroupError(LookupError):
+    """The group is unknown; lists the groups that exist."""
 
 
 def next_node(broker: Broker, current: int) -> int:

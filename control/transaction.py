@@ -13,30 +13,87 @@ Use it on the broker's event loop.
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from kohort.broker.cluster.cluster import ClusterError
+from kohort.broker.cluster.cluster import Cluster, ClusterError
 from kohort.broker.events.open_transactions import STATE
-from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.log.store import StorageError
 from kohort.broker.topics.topic import NO_NODE
-from kohort.broker.transactions import events
 from kohort.broker.transactions.state import ONGOING, PREPARED, TransactionState
 from kohort.control import conditions
 from kohort.control.conditions import PATIENCE_S
-from kohort.control.power import PowerError, next_node, refusal_of
+from kohort.control.power import PowerError, next_node
 from kohort.control.states import state_named
+from kohort.control.transaction_verbs import TransactionVerbs
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.effects import Notice
     from kohort.broker.server import Broker
     from kohort.broker.shards.transaction_shard import TransactionShard
+    from kohort.broker.transactions.events import Command
     from kohort.broker.transactions.transaction import Transaction as Coordinated
 
-__all__ = ["PowerError", "Transaction"]
+
+__all__ = ["PowerError", "Transaction", "TransactionRow"]
 
 
-class Transaction:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionRow:
+    """A transactional id, and its transaction.
+
+    Attributes:
+        transactional_id: the id.
+        state: Kafka's name; "Dead" for an unknown id.
+        producer_id: the id of its producer; -1 for an unknown transactional id.
+        producer_epoch: the epoch of its producer, likewise.
+        client_id: the producer's client.id; None: unknown.
+        open_ms: the time since the transaction began; None: none is open.
+        partition_count: the number of partitions of the transaction.
+        coordinator: the id of a node; -1 for none.
+        held: the state of its hold; None: it is not held.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    client_id: str | None
+    open_ms: int | None
+    partition_count: int
+    coordinator: int
+    held: str | None
+
+
+def row_of(
+    cluster: Cluster, name: str, found: Coordinated | None, node_id: int
+) -> TransactionRow:
+    """The row of a transactional id.
+
+    Args:
+        cluster: the cluster.
+        name: the id.
+        found: its state in the coordinator; None: it is unknown.
+        node_id: the coordinator's node.
+    """
+    metadata = None if found is None else found.metadata
+    open_ms = None
+    if metadata is not None and metadata.state in {ONGOING, *PREPARED}:
+        open_ms = max(cluster.now_ms() - metadata.start_ms, 0)
+    return TransactionRow(
+        transactional_id=name,
+        state=(TransactionState.DEAD if found is None else found.state).value,
+        producer_id=-1 if metadata is None else metadata.producer_id,
+        producer_epoch=-1 if metadata is None else metadata.producer_epoch,
+        client_id=None if found is None else found.client_id,
+        open_ms=open_ms,
+        partition_count=0 if metadata is None else len(metadata.partitions),
+        coordinator=node_id,
+        held=cluster.transactions.holds.get(name),
+    )
+
+
+class Transaction(TransactionVerbs):
     """A handle of a transactional id; it can be made before the id exists.
 
     Args:
@@ -68,20 +125,17 @@ class Transaction:
     @property
     def state(self) -> str:
         """The name of its state; "Dead" for an unknown id, or while it is loaded."""
-        found = self._found
-        return (TransactionState.DEAD if found is None else found.state).value
+        return self.show().state
 
     @property
     def producer_id(self) -> int:
         """The id of its producer; -1 for an unknown transactional id."""
-        found = self._found
-        return -1 if found is None else found.metadata.producer_id
+        return self.show().producer_id
 
     @property
     def producer_epoch(self) -> int:
         """The epoch of its producer; -1 for an unknown transactional id."""
-        found = self._found
-        return -1 if found is None else found.metadata.producer_epoch
+        return self.show().producer_epoch
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
@@ -105,88 +159,20 @@ class Transaction:
     @property
     def held(self) -> str | None:
         """The state in which a hold keeps it; None: it is not held."""
-        state = self.broker.cluster.transactions.holds.get(self.transactional_id)
-        return None if state is None else state.value
+        return self.show().held
 
     def describe(self) -> dict[str, Any]:
-        """The same as JSON's types, with the number of partitions."""
-        found = self._found
-        return {
-            "transactional_id": self.transactional_id,
-            "state": self.state,
-            "producer_id": self.producer_id,
-            "producer_epoch": self.producer_epoch,
-            "client_id": None if found is None else found.client_id,
-            "open_ms": self._open_ms(found),
-            "partition_count": 0 if found is None else len(found.metadata.partitions),
-            "coordinator": self.coordinator,
-            "held": self.held,
-        }
+        """`TransactionRow` as JSON's types."""
+        return asdict(self.show())
 
-    def _open_ms(self, found: Coordinated | None) -> int | None:
-        if found is None or not (found.state is ONGOING or found.state in PREPARED):
-            return None
-        return max(self.broker.cluster.now_ms() - found.metadata.start_ms, 0)
+    def show(self) -> TransactionRow:
+        """Its state and its producer."""
+        cluster, name = self.broker.cluster, self.transactional_id
+        return row_of(cluster, name, self._found, self.coordinator)
 
-    # -- power
+    # -- power: see `TransactionVerbs`
 
-    def fence(self) -> None:
-        """Fences the producer: raises the epoch, and aborts an open transaction.
-
-        The producer's next request fails as if another producer with the same
-        ``transactional.id`` had been initialized.
-
-        Raises:
-            PowerError: the id is unknown, or its transaction is being ended; or its
-                coordinator is loading.
-        """
-        self._do(events.FenceProducer(ResultSlot(), self.transactional_id))
-
-    def expire(self) -> None:
-        """Aborts the open transaction, as ``transaction.timeout.ms`` does.
-
-        Raises:
-            PowerError: no transaction is open, or as for `fence`.
-        """
-        self._do(events.ExpireTransaction(ResultSlot(), self.transactional_id))
-
-    def hold(self, state: str = "PrepareCommit") -> None:
-        """Holds the next transaction in a state: its markers are not written.
-
-        The id need not exist yet. Another hold replaces this one. A hold lasts until
-        `release`; it survives a move of the coordinator.
-
-        Args:
-            state: PrepareCommit or PrepareAbort.
-
-        Raises:
-            PowerError: a transaction cannot be held in that state.
-        """
-        known = state_named(state, TransactionState, error=PowerError)
-        self._do(events.HoldTransaction(ResultSlot(), self.transactional_id, known))
-
-    def release(self) -> None:
-        """Ends a hold; the markers that wait are written.
-
-        Also those that wait for ``transaction.markers.delay.ms``, or for a leader.
-
-        Raises:
-            PowerError: the transaction is not held, and not being ended.
-        """
-        self._do(events.ReleaseTransaction(ResultSlot(), self.transactional_id))
-
-    def move(self, node: int | None = None) -> int:
-        """Makes another node the coordinator of the id, and of its whole shard.
-
-        Args:
-            node: its id; None: the next running node.
-
-        Returns:
-            The node's id.
-
-        Raises:
-            PowerError: the node is unknown or stopped, or no other node is running.
-        """
+    def _move(self, node: int | None) -> int:
         cluster = self.broker.cluster
         try:
             if node is None:
@@ -197,14 +183,11 @@ class Transaction:
             raise PowerError(str(error)) from error
         return node
 
-    def _do(self, command: events.Command) -> None:
+    def _submit(self, command: Command) -> None:
         try:
             self.broker.cluster.transactions.command(command)
         except StorageError as error:
             raise PowerError(str(error)) from error
-        refusal = refusal_of(command.token)
-        if refusal is not None:
-            raise PowerError(f"transaction {self.transactional_id!r}: {refusal}")
 
     # -- conditions
 

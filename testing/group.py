@@ -8,54 +8,19 @@ return the group: see `kohort.testing.waiting`.
 
 from __future__ import annotations
 
-import copy
-import functools
-from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any
 
 from kohort.control.conditions import PATIENCE_S
 from kohort.control.group import Group as BrokerGroup
 from kohort.control.group import MemberName, MemberRow
+from kohort.testing.proxy import Proxy, call, wait
 from kohort.testing.waiting import Handle, Waits
 
 if TYPE_CHECKING:
     from kohort.broker.events.delivery import Delivery
     from kohort.control.group_moves import Move
     from kohort.testing.thread import BrokerThread
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _call(
-    method: Callable[Concatenate[BrokerGroup, P], T],
-) -> Callable[Concatenate[Group, P], T]:
-    """A method that calls another one in the broker's thread."""
-
-    @functools.wraps(method)
-    def call(self: Group, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        __tracebackhide__ = True
-        return self._thread.call(method, self._group, *args, **kwargs)
-
-    return call
-
-
-def _wait(
-    method: Callable[Concatenate[BrokerGroup, P], Coroutine[Any, Any, object]],
-) -> Callable[Concatenate[Group, P], Group]:
-    """A method that waits for another one, which runs on the broker's loop."""
-
-    @functools.wraps(method)
-    def wait(self: Group, /, *args: P.args, **kwargs: P.kwargs) -> Group:
-        __tracebackhide__ = True
-
-        async def work() -> None:
-            await method(self._group, *args, **kwargs)
-
-        words = f"group.{method.__name__.lstrip('_')}(...)"
-        return self._waits.begin(copy.copy(self), work(), words)
-
-    return wait
 
 
 def _stable(
@@ -117,7 +82,7 @@ class Delivered(Handle):
         return str(self.value)
 
 
-class Group(Handle):
+class Group(Proxy[BrokerGroup]):
     """A group; it can be used before it has members.
 
     Attributes:
@@ -125,10 +90,8 @@ class Group(Handle):
     """
 
     def __init__(self, thread: BrokerThread, waits: Waits, group_id: str) -> None:
+        super().__init__(thread, waits, BrokerGroup(thread.broker, group_id))
         self.group_id = group_id
-        self._thread = thread
-        self._waits = waits
-        self._group = BrokerGroup(thread.broker, group_id)
 
     def __repr__(self) -> str:
         """Its id."""
@@ -136,26 +99,26 @@ class Group(Handle):
 
     # -- conditions
 
-    until = _wait(BrokerGroup.until)
-    until_assigned = _wait(BrokerGroup.until_assigned)
-    until_rebalances = _wait(BrokerGroup.until_rebalances)
-    until_committed = _wait(BrokerGroup.until_committed)
-    until_lag = _wait(BrokerGroup.until_lag)
+    until = wait(BrokerGroup.until)
+    until_assigned = wait(BrokerGroup.until_assigned)
+    until_rebalances = wait(BrokerGroup.until_rebalances)
+    until_committed = wait(BrokerGroup.until_committed)
+    until_lag = wait(BrokerGroup.until_lag)
 
-    stable = _wait(_stable)
-    caught_up = _wait(_caught_up)
+    stable = wait(_stable)
+    caught_up = wait(_caught_up)
 
     # -- verbs
 
-    kick = _call(BrokerGroup.kick)
-    expire = _call(BrokerGroup.expire)
-    mute = _call(BrokerGroup.mute)
-    unmute = _call(BrokerGroup.unmute)
-    rebalance = _call(BrokerGroup.rebalance)
-    hold = _call(BrokerGroup.hold)
-    release = _call(BrokerGroup.release)
-    limit = _call(BrokerGroup.limit)
-    move = _call(BrokerGroup.move)
+    kick = call(BrokerGroup.kick)
+    expire = call(BrokerGroup.expire)
+    mute = call(BrokerGroup.mute)
+    unmute = call(BrokerGroup.unmute)
+    rebalance = call(BrokerGroup.rebalance)
+    hold = call(BrokerGroup.hold)
+    release = call(BrokerGroup.release)
+    limit = call(BrokerGroup.limit)
+    move = call(BrokerGroup.move)
 
     def member(self, member: MemberName) -> GroupMember:
         """A handle of a member, for verbs; the member need not exist yet."""
@@ -177,43 +140,43 @@ class Group(Handle):
         made = Delivered()
 
         async def work() -> None:
-            made._found.append(await self._group.delivery(timeout_s=timeout))  # noqa: SLF001 - of this module
+            made._found.append(await self._subject.delivery(timeout_s=timeout))  # noqa: SLF001 - of this module
 
         return self._waits.begin(made, work(), "group.delivery(...)")
 
     # -- views
 
-    peek_delivery = _call(BrokerGroup.peek_delivery)
-    committed = _call(BrokerGroup.committed)
-    lag = _call(BrokerGroup.lag)
-    assignment = _call(BrokerGroup.assignment)
-    describe = _call(BrokerGroup.describe)
-    history = _call(BrokerGroup.history)
+    peek_delivery = call(BrokerGroup.peek_delivery)
+    committed = call(BrokerGroup.committed)
+    lag = call(BrokerGroup.lag)
+    assignment = call(BrokerGroup.assignment)
+    describe = call(BrokerGroup.describe)
+    history = call(BrokerGroup.history)
 
     @property
     def state(self) -> str:
         """Kafka's name of its state; "Dead" for an unknown group."""
-        return self._thread.call(lambda: self._group.state)
+        return self._thread.call(lambda: self._subject.state)
 
     @property
     def generation(self) -> int:
         """The number of its generation; -1 for an unknown group."""
-        return self._thread.call(lambda: self._group.generation)
+        return self._thread.call(lambda: self._subject.generation)
 
     @property
     def members(self) -> list[MemberRow]:
         """Its members, in Kafka's order; without pending members."""
-        return self._thread.call(lambda: self._group.members)
+        return self._thread.call(lambda: self._subject.members)
 
     @property
     def coordinator(self) -> int:
         """The node id of its coordinator; -1 if it has none."""
-        return self._thread.call(lambda: self._group.coordinator)
+        return self._thread.call(lambda: self._subject.coordinator)
 
     @property
     def moves(self) -> list[Move]:
         """Partitions that moved from one member to another, the oldest first."""
-        return self._thread.call(lambda: self._group.moves)
+        return self._thread.call(lambda: self._subject.moves)
 
     @property
     def redelivered(self) -> int:
@@ -222,7 +185,7 @@ class Group(Handle):
         Those that were handled, and those that were received and not committed; not
         those that a member gave back with a commit. See `delivery` for each of them.
         """
-        return self._thread.call(lambda: self._group.redelivered)
+        return self._thread.call(lambda: self._subject.redelivered)
 
 
 class GroupMember:

@@ -65,8 +65,9 @@ def help_of(command, *names):
     for option in ("-h", "--help"):
         done = CliRunner().invoke(cli, [*names, option], prog_name="kohort")
         yield names, done.output
-    for name in getattr(command, "commands", ()):
-        yield from help_of(command.commands[name], *names, name)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            yield from help_of(command.get_command(context, name), *names, name)
 
 context = click.Context(cli)
 found = []

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kohort.control.commands.over_http import NODE, command_of
-from kohort.control.terminal import counted, examples, fail, json_option
+from kohort.control.commands.of_verbs import VerbGroup
+from kohort.control.commands.over_http import command_of
+from kohort.control.group_verbs import GroupVerbs
+from kohort.control.terminal import examples, fail, json_option
 
 if TYPE_CHECKING:
     from kohort.control.remote import Remote
@@ -17,13 +19,9 @@ MARGIN_S = 10.0
 """Time for the answer after the broker has stopped waiting."""
 
 _group = click.argument("name", metavar="GROUP")
-_member = click.argument("member")
-_reason = click.option(
-    "--reason", default="", help="Reason, as shown in events and by kohort why."
-)
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 @examples(
     "kohort group hold billing",
     "kohort group expire billing billing-1",
@@ -47,11 +45,6 @@ def show(remote: Remote, *, name: str, as_json: bool) -> None:
     _show(remote.get("v1", "groups", name), as_json=as_json)
 
 
-def _now(found: dict[str, Any]) -> str:
-    state = found["state"]
-    return "it does not exist yet" if state == "Dead" else f"it is {state} now"
-
-
 def _show(found: dict[str, Any], *, as_json: bool) -> None:
     from kohort.control.commands.group_printing import show_group
     from kohort.control.tables import show_json
@@ -62,119 +55,7 @@ def _show(found: dict[str, Any], *, as_json: bool) -> None:
         show_group(found)
 
 
-@command_of(group)
-@_group
-@click.argument(
-    "state",
-    required=False,
-    type=click.Choice(["PreparingRebalance", "CompletingRebalance"]),
-)
-@examples("kohort group hold billing", "kohort group hold billing CompletingRebalance")
-def hold(remote: Remote, *, name: str, state: str | None) -> None:
-    """Holds a group in a state, now or as soon as it enters it.
-
-    STATE is PreparingRebalance (joins wait) or CompletingRebalance (syncs wait). The
-    default is the current one of these two states, otherwise PreparingRebalance.
-    """
-    found = remote.post("v1", "groups", name, "hold", state=state)
-    is_held = "is" if found["state"] == found["held"] else "will be"
-    click.echo(f"group {name} {is_held} held in {found['held']}; {_now(found)}")
-
-
-@command_of(group)
-@_group
-@examples("kohort group release billing")
-def release(remote: Remote, *, name: str) -> None:
-    """Lets a held group continue."""
-    found = remote.post("v1", "groups", name, "release")
-    click.echo(f"group {name} is released; {_now(found)}")
-
-
-@command_of(group)
-@_group
-@_member
-@_reason
-@examples("kohort group kick billing billing-1")
-def kick(remote: Remote, *, name: str, member: str, reason: str) -> None:
-    """Removes a member; the group rebalances."""
-    remote.post("v1", "groups", name, "kick", member=member, reason=reason)
-    click.echo(f"{member} is removed from group {name}")
-
-
-@command_of(group)
-@_group
-@_member
-@examples("kohort group expire billing billing-1")
-def expire(remote: Remote, *, name: str, member: str) -> None:
-    """Ends a member's session now."""
-    remote.post("v1", "groups", name, "expire", member=member)
-    click.echo(f"the session of {member} in group {name} has ended")
-
-
-@command_of(group)
-@_group
-@_member
-@examples("kohort group mute billing billing-1")
-def mute(remote: Remote, *, name: str, member: str) -> None:
-    """Ignores a member's heartbeats, so that its session expires.
-
-    The member's requests are still answered; none of them extends its session.
-    """
-    remote.post("v1", "groups", name, "mute", member=member)
-    click.echo(f"{member} is muted in group {name}")
-
-
-@command_of(group)
-@_group
-@_member
-@examples("kohort group unmute billing billing-1")
-def unmute(remote: Remote, *, name: str, member: str) -> None:
-    """Accepts a muted member's heartbeats again."""
-    remote.post("v1", "groups", name, "unmute", member=member)
-    click.echo(f"{member} is no longer muted in group {name}")
-
-
-@command_of(group)
-@_group
-@_reason
-@examples("kohort group rebalance billing --reason test")
-def rebalance(remote: Remote, *, name: str, reason: str) -> None:
-    """Starts a rebalance."""
-    found = remote.post("v1", "groups", name, "rebalance", reason=reason)
-    click.echo(f"group {name} rebalances; {_now(found)}")
-
-
-@command_of(group)
-@_group
-@click.argument("node", type=NODE, required=False)
-@examples("kohort group move billing", "kohort group move billing 2")
-def move(remote: Remote, *, name: str, node: int | None) -> None:
-    """Moves a group to another coordinator.
-
-    Without NODE, it is the next running node. All groups in the same partition of
-    __consumer_offsets move with it.
-    """
-    found = remote.post("v1", "groups", name, "move", node=node)
-    click.echo(f"node {found['coordinator']} coordinates group {name}")
-
-
-@command_of(group)
-@_group
-@click.argument("max_size", metavar="MEMBERS")
-@examples("kohort group limit billing 2", "kohort group limit billing none")
-def limit(remote: Remote, *, name: str, max_size: str) -> None:
-    """Limits the number of members of a group.
-
-    "none" removes the limit, so that group.max.size applies again.
-    """
-    if max_size != "none" and not (max_size.isascii() and max_size.isdigit()):
-        fail(f"{max_size!r}: must be a number of members, or none", 2)
-    most = None if max_size == "none" else int(max_size)
-    found = remote.post("v1", "groups", name, "limit", max_size=most)
-    has = "no limit but group.max.size"
-    if most is not None:
-        has = f"a limit of {counted(most, 'member')}"
-    click.echo(f"group {name} has {has}; {_now(found)}")
+group.add_verbs(GroupVerbs, "GROUP", "billing")
 
 
 @command_of(group)

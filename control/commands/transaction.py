@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from kohort.control.commands.over_http import NODE, command_of
+from kohort.control.commands.of_verbs import VerbGroup
+from kohort.control.commands.over_http import command_of
 from kohort.control.commands.transactions import STATES
 from kohort.control.terminal import examples, printable
+from kohort.control.transaction_verbs import TransactionVerbs
 
 if TYPE_CHECKING:
     from kohort.control.remote import Remote
@@ -19,7 +21,7 @@ MARGIN_S = 10.0
 _id = click.argument("name", metavar="ID")
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 @examples("kohort transaction fence orders-1", "kohort transaction hold orders-1")
 def transaction() -> None:
     """Fences producers; ends, holds and moves their transactions.
@@ -29,74 +31,7 @@ def transaction() -> None:
     """
 
 
-def _tell(name: str, done: str, found: dict[str, Any]) -> None:
-    state = found["state"]
-    now = "it does not exist yet" if state == "Dead" else f"it is {state} now"
-    click.echo(f"transaction {printable(name)} {done}; {now}")
-
-
-@command_of(transaction)
-@_id
-@examples("kohort transaction fence orders-1")
-def fence(remote: Remote, *, name: str) -> None:
-    """Fences the producer, as another one with the same ID does.
-
-    An open transaction is aborted.
-    """
-    found = remote.post("v1", "transactions", name, "fence")
-    _tell(name, "has its producer fenced", found)
-
-
-@command_of(transaction)
-@_id
-@examples("kohort transaction expire orders-1")
-def expire(remote: Remote, *, name: str) -> None:
-    """Aborts the open transaction, as its timeout does."""
-    found = remote.post("v1", "transactions", name, "expire")
-    _tell(name, "has timed out", found)
-
-
-@command_of(transaction)
-@_id
-@click.argument(
-    "state",
-    default="PrepareCommit",
-    type=click.Choice(["PrepareCommit", "PrepareAbort"]),
-)
-@examples(
-    "kohort transaction hold orders-1", "kohort transaction hold orders-1 PrepareAbort"
-)
-def hold(remote: Remote, *, name: str, state: str) -> None:
-    """Holds the next transaction in a state: its markers are not written.
-
-    STATE is PrepareCommit (the default) or PrepareAbort.
-    """
-    found = remote.post("v1", "transactions", name, "hold", state=state)
-    _tell(name, f"will be held in {state}", found)
-
-
-@command_of(transaction)
-@_id
-@examples("kohort transaction release orders-1")
-def release(remote: Remote, *, name: str) -> None:
-    """Lets a held transaction continue."""
-    found = remote.post("v1", "transactions", name, "release")
-    _tell(name, "is released", found)
-
-
-@command_of(transaction)
-@_id
-@click.argument("node", type=NODE, required=False)
-@examples("kohort transaction move orders-1", "kohort transaction move orders-1 2")
-def move(remote: Remote, *, name: str, node: int | None) -> None:
-    """Moves a transactional id to another coordinator.
-
-    Without NODE, it is the next running node. All ids in the same partition of
-    __transaction_state move with it.
-    """
-    found = remote.post("v1", "transactions", name, "move", node=node)
-    node_id = found["coordinator"]
-    click.echo(f"node {node_id} coordinates transaction {printable(name)}")
+transaction.add_verbs(TransactionVerbs, "ID", "orders-1")
 
 
 @command_of(transaction)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from itertools import islice
 from typing import Final, cast
 
@@ -28,11 +27,10 @@ from kohort.control.conditions import (
 )
 from kohort.control.group import (
     Group,
-    PowerError,
-    UnknownGroupError,
-    UnknownMemberError,
     no_group,
 )
+from kohort.control.group_members import GroupShown
+from kohort.control.group_verbs import GroupVerbs
 from kohort.control.group_views import lags
 from kohort.control.http.group_types import (
     DeliveryQuery,
@@ -41,19 +39,13 @@ from kohort.control.http.group_types import (
     GroupOffsets,
     GroupPath,
     GroupRow,
-    GroupShown,
     GroupsQuery,
-    Hold,
-    Kick,
-    Limit,
-    MemberNamed,
-    Move,
     OffsetRow,
-    Rebalance,
     UntilQuery,
 )
 from kohort.control.http.long_polls import LongPolls
 from kohort.control.http.operations import Operation, in_turns
+from kohort.control.http.verb_routes import verb_operations
 
 _OFFSET_COST: Final = 1
 """Cost of one partition's offsets, as `Pace` counts."""
@@ -68,22 +60,19 @@ def operations(broker: Broker, polls: LongPolls) -> list[Operation]:
     """
     do = _Handlers(broker, polls)
     group = "/v1/groups/{group}"
-    refuses = (404, 409)
     return [
         Operation("GET", "/v1/groups", do.list_groups),
         Operation("GET", group, do.show_group, (404, 503)),
         Operation("GET", f"{group}/offsets", do.show_offsets, (404, 503)),
         Operation("GET", f"{group}/delivery", do.show_delivery, (404, 409, 503, 504)),
         Operation("GET", f"{group}/until", do.await_group, (503, 504)),
-        Operation("POST", f"{group}/kick", do.kick_member, refuses),
-        Operation("POST", f"{group}/expire", do.expire_member, refuses),
-        Operation("POST", f"{group}/mute", do.mute_member, refuses),
-        Operation("POST", f"{group}/unmute", do.unmute_member, refuses),
-        Operation("POST", f"{group}/rebalance", do.rebalance_group, refuses),
-        Operation("POST", f"{group}/hold", do.hold_group, (409,)),
-        Operation("POST", f"{group}/release", do.release_group, (409,)),
-        Operation("POST", f"{group}/move", do.move_group, (409,)),
-        Operation("POST", f"{group}/limit", do.limit_group, (409,)),
+        *verb_operations(
+            GroupVerbs,
+            group,
+            GroupPath,
+            lambda path: Group(broker, path.group),
+            answer=GroupShown,
+        ),
     ]
 
 
@@ -118,7 +107,7 @@ class _Handlers:
 
     async def show_group(self, path: GroupPath) -> GroupShown:
         """Shows a group and its members."""
-        return _state(self._known(path))
+        return self._known(path).show()
 
     def _known(self, path: GroupPath) -> Group:
         """A group that exists, or is held or limited in advance; otherwise 404.
@@ -169,7 +158,7 @@ class _Handlers:
         """
         group = Group(self._broker, path.group)
         await self._wait(AllOf(group, _conditions(group, query)), query.timeout)
-        return _state(group)
+        return group.show()
 
     async def _wait(self, condition: Condition, timeout_s: float) -> None:
         try:
@@ -203,102 +192,6 @@ class _Handlers:
             await self._wait(IsSettled(group), query.timeout)
             found = group.peek_delivery()
         return cast(DeliveryShown, found.as_json())
-
-    # -- members
-
-    async def kick_member(self, path: GroupPath, body: Kick) -> GroupShown:
-        """Removes a member; the group rebalances.
-
-        Its request that waits is answered UNKNOWN_MEMBER_ID, so that a client which is
-        still there joins as a new member.
-        """
-        with self._changing(path) as group:
-            group.kick(**body.name, reason=body.reason)
-        return _state(group)
-
-    async def expire_member(self, path: GroupPath, body: MemberNamed) -> GroupShown:
-        """Ends the session of a member now, whatever its session timeout is."""
-        with self._changing(path) as group:
-            group.expire(**body.name)
-        return _state(group)
-
-    async def mute_member(self, path: GroupPath, body: MemberNamed) -> GroupShown:
-        """Stops a member's requests from renewing its session.
-
-        Its requests are answered as before, but its session goes on towards its end. A
-        join or sync of it that waits does not count.
-        """
-        with self._changing(path) as group:
-            group.mute(**body.name)
-        return _state(group)
-
-    async def unmute_member(self, path: GroupPath, body: MemberNamed) -> GroupShown:
-        """Ends the mute of a member; its session starts anew."""
-        with self._changing(path) as group:
-            group.unmute(**body.name)
-        return _state(group)
-
-    # -- the group
-
-    async def rebalance_group(self, path: GroupPath, body: Rebalance) -> GroupShown:
-        """Starts a rebalance."""
-        with self._changing(path) as group:
-            group.rebalance(body.reason)
-        return _state(group)
-
-    async def hold_group(self, path: GroupPath, body: Hold) -> GroupShown:
-        """Holds a group in a state: now, or as soon as it is in that state.
-
-        Its requests wait for their answers, its timers stand still, and sessions of
-        members whose requests wait do not expire. Another hold replaces this one. The
-        group need not exist yet.
-        """
-        with self._changing(path) as group:
-            group.hold(body.state)
-        return _state(group)
-
-    async def release_group(self, path: GroupPath) -> GroupShown:
-        """Releases a held group.
-
-        At once if nothing is missing; otherwise its timers run for the time that was
-        left when the hold began.
-        """
-        with self._changing(path) as group:
-            group.release()
-        return _state(group)
-
-    async def move_group(self, path: GroupPath, body: Move) -> GroupShown:
-        """Makes a node the coordinator of a group.
-
-        All groups in the same partition of __consumer_offsets go with it.
-        """
-        with self._changing(path) as group:
-            group.move(body.node)
-        return _state(group)
-
-    async def limit_group(self, path: GroupPath, body: Limit) -> GroupShown:
-        """Gives a group a limit in place of group.max.size (KIP-389).
-
-        A group with more members rebalances at once; the next generation keeps within
-        the limit.
-        """
-        with self._changing(path) as group:
-            group.limit(body.max_size)
-        return _state(group)
-
-    @contextmanager
-    def _changing(self, path: GroupPath) -> Iterator[Group]:
-        """A group; answers refusals: 404 for an unknown group or member, else 409."""
-        try:
-            yield Group(self._broker, path.group)
-        except (UnknownGroupError, UnknownMemberError) as error:
-            raise web.HTTPNotFound(text=str(error)) from None
-        except PowerError as error:
-            raise web.HTTPConflict(text=str(error)) from None
-
-
-def _state(group: Group) -> GroupShown:
-    return cast(GroupShown, group.describe())
 
 
 def _conditions(group: Group, query: UntilQuery) -> list[Condition]:

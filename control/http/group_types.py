@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal, TypedDict
+from typing import Annotated, Final, TypedDict
 
 from msgspec import UNSET, Meta, UnsetType
 
 from kohort.broker.coordinator.state import GroupState
+from kohort.broker.events.delivery.values import Again, Open, Skipped, WentBack
 from kohort.control.conditions import PATIENCE_S
-from kohort.control.http.operations import Fields, NodeId, Text
+from kohort.control.http.operations import Fields, Text
 
 MOST_WAIT_S: Final = 3_600.0
 """The longest wait for a condition: connections that are silent for longer break."""
@@ -17,11 +18,6 @@ MOST_GROUPS: Final = 1_000
 
 GroupId = Annotated[Text, Meta(description="The id of a group.")]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Reason = Annotated[
-    str,
-    Meta(max_length=255, description="For the events, and for `kohort why`."),
-]
-HeldState = Literal["PreparingRebalance", "CompletingRebalance"]
 
 
 # -- requests
@@ -128,94 +124,7 @@ class DeliveryQuery(Fields):
     ] = PATIENCE_S
 
 
-class MemberNamed(Fields):
-    """A member, by exactly one of its names."""
-
-    one_of: ClassVar = ("member", "member_id", "instance_id", "client_id")
-
-    member: Annotated[
-        Text | UnsetType,
-        Meta(description="Its member id, group.instance.id or client.id."),
-    ] = UNSET
-    member_id: Annotated[Text | UnsetType, Meta(description="Its member id.")] = UNSET
-    instance_id: Annotated[
-        Text | UnsetType, Meta(description="Its group.instance.id.")
-    ] = UNSET
-    client_id: Annotated[Text | UnsetType, Meta(description="Its client.id.")] = UNSET
-
-    @property
-    def name(self) -> dict[str, str]:
-        """The name, as arguments of methods of `Group`."""
-        given = {each: getattr(self, each) for each in self.one_of}
-        return {each: name for each, name in given.items() if name is not UNSET}
-
-
-class Kick(MemberNamed):
-    """The member that is removed, and why."""
-
-    reason: Reason = ""
-
-
-class Rebalance(Fields):
-    """The reason of a rebalance."""
-
-    reason: Reason = ""
-
-
-class Hold(Fields):
-    """The state in which a group is held."""
-
-    state: Annotated[
-        HeldState | None,
-        Meta(
-            description="If null, the one of the two that the group is in, else "
-            "PreparingRebalance."
-        ),
-    ] = None
-
-
-class Move(Fields):
-    """The node that a group moves to."""
-
-    node: Annotated[
-        NodeId | None, Meta(description="If null, the next running node.")
-    ] = None
-
-
-class Limit(Fields):
-    """The limit of a group."""
-
-    max_size: Annotated[
-        Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
-        Meta(description="Members; if null, group.max.size applies."),
-    ]
-
-
 # -- answers
-
-
-class MemberState(TypedDict):
-    """A member of a group."""
-
-    member_id: str
-    instance_id: Annotated[
-        str | None, Meta(description="Its group.instance.id; null: a dynamic member.")
-    ]
-    client_id: str
-    host: str
-    is_muted: Annotated[
-        bool, Meta(description="Its requests do not renew its session.")
-    ]
-    is_pending: Annotated[
-        bool, Meta(description="It has a member id and has not joined yet (KIP-394).")
-    ]
-    waits_for: Annotated[
-        Literal["join", "sync"] | None,
-        Meta(description="Its waiting request."),
-    ]
-    assignment: Annotated[
-        dict[str, list[int]], Meta(description="Partitions by topic.")
-    ]
 
 
 class GroupRow(TypedDict):
@@ -247,59 +156,6 @@ class GroupOffsets(TypedDict):
     offsets: list[OffsetRow]
 
 
-class DeliveryRange(TypedDict):
-    """A range of records of a partition."""
-
-    topic: str
-    partition: int
-    first: Annotated[int, Meta(description="Offset of the first record.")]
-    end: Annotated[int, Meta(description="Offset behind the last record.")]
-    records: Annotated[int, Meta(description="Their number, without markers and gaps.")]
-    reason: str
-    reader: Annotated[str, Meta(description="Member id of the reader that came last.")]
-    time_ns: int
-
-
-class DeliveredAgain(DeliveryRange):
-    """Records that a group was sent once more."""
-
-    is_certain: Annotated[
-        bool,
-        Meta(
-            description="An offset above them was committed, or the commit was refused,"
-            " before they were sent again. False: they were received and not committed."
-        ),
-    ]
-    is_due: Annotated[
-        bool, Meta(description="No reader has received them yet; the next one will.")
-    ]
-    first_reader: str
-
-
-class DeliveryWentBack(TypedDict):
-    """A commit below the committed offset."""
-
-    topic: str
-    partition: int
-    previous: int
-    offset: int
-    reason: Literal["commit", "transaction", "admin"]
-    member_id: str
-    client_id: str
-    host: str
-    generation: int
-    time_ns: int
-
-
-class DeliveryOpen(TypedDict):
-    """A partition whose new owner has not fetched yet."""
-
-    topic: str
-    partition: int
-    owner: str
-    records: Annotated[int, Meta(description="Records that it will be sent again.")]
-
-
 class DeliveryShown(TypedDict):
     """What became of the records that a group was sent."""
 
@@ -314,10 +170,10 @@ class DeliveryShown(TypedDict):
     unknown: Annotated[
         int, Meta(description="Records sent to readers that may be another group's.")
     ]
-    again: list[DeliveredAgain]
-    skipped: list[DeliveryRange]
-    went_back: list[DeliveryWentBack]
-    open: list[DeliveryOpen]
+    again: list[Again]
+    skipped: list[Skipped]
+    went_back: list[WentBack]
+    open: list[Open]
     complete_from: Annotated[
         dict[str, int],
         Meta(
@@ -336,24 +192,3 @@ class GroupList(TypedDict):
 
     groups: list[GroupRow]
     total: Annotated[int, Meta(description="Total number of groups, in any state.")]
-
-
-class GroupShown(TypedDict):
-    """A group and its members."""
-
-    group: GroupId
-    state: Annotated[str, Meta(description="Dead: the group is unknown, so far.")]
-    generation: Annotated[int, Meta(description="-1 for an unknown group.")]
-    protocol_type: str | None
-    protocol: Annotated[str | None, Meta(description="The assignor, for consumers.")]
-    leader: Annotated[str | None, Meta(description="The member id of the leader.")]
-    coordinator: Annotated[int, Meta(description="The id of a node; -1 for none.")]
-    held: Annotated[
-        HeldState | None, Meta(description="The state in which it is held.")
-    ]
-    max_size: Annotated[
-        int | None, Meta(description="Its limit; null: group.max.size.")
-    ]
-    rebalances: Annotated[int, Meta(description="Rebalances since the broker started.")]
-    members: list[MemberState]
-    pending_members: list[MemberState]

@@ -5,13 +5,15 @@ https://spec.openapis.org/oas/v3.1.1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
 from http import HTTPStatus
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, get_args, get_type_hints, is_typeddict
 
 import msgspec
 
 from kohort.control.http.operations import Fields, Operation, is_struct
+from kohort.control.verbs import described, opening
 
 JSON: Final = "application/json"
 REFERENCE: Final = "#/components/schemas/{name}"
@@ -56,6 +58,8 @@ def document(operations: Sequence[Operation], *, has_token: bool) -> dict[str, A
     (*_, refusal), schemas = msgspec.json.schema_components(
         [*dict.fromkeys(used), Refusal], ref_template=REFERENCE
     )
+    for row in {row for each in operations for row in _rows(each.types.answer)}:
+        _describe(schemas[row.__name__], row)
     for each in operations:
         body = each.types.body
         if is_struct(body) and body.one_of:
@@ -89,6 +93,27 @@ def document(operations: Sequence[Operation], *, has_token: bool) -> dict[str, A
         schemes = {"token": {"type": "http", "scheme": "bearer"}}
         found["components"]["securitySchemes"] = schemes
     return found
+
+
+def _rows(kind: Any) -> Iterator[type]:
+    """The dataclasses in a type."""
+    if is_dataclass(kind) and isinstance(kind, type):
+        yield kind
+    inner = get_args(kind)
+    if is_dataclass(kind) or is_typeddict(kind):
+        inner = tuple(get_type_hints(kind).values())
+    for each in inner:
+        yield from _rows(each)
+
+
+def _describe(schema: dict[str, Any], row: type) -> None:
+    """Puts a row's docstring into its schema; an answer has all of its fields."""
+    texts, fields = described(row), schema["properties"]
+    schema["description"], schema["required"] = opening(row), sorted(fields)
+    for name, text in texts.items():
+        fields[name]["description"] = text.replace("None", "null")
+    for each in fields.values():
+        each.pop("default", None)
 
 
 def _operation(operation: Operation, *, has_token: bool) -> dict[str, Any]:

@@ -34,13 +34,10 @@ from aiohttp import web
 
 from kohort.control.http.invalid_fields import sentence
 from kohort.control.http.json_http import json_response
+from kohort.control.verbs import MOST_CHARACTERS
 
 T = TypeVar("T", bound=msgspec.Struct)
 V = TypeVar("V")
-
-MOST_CHARACTERS: Final = 1_000
-"""The longest name in a request. Kafka's group ids may have 32,767 characters, which no
-URL takes."""
 
 Text = Annotated[str, msgspec.Meta(max_length=MOST_CHARACTERS)]
 NodeId = Annotated[

@@ -5,26 +5,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypedDict, cast
+from collections.abc import Generator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Final, TypedDict
 
 from aiohttp import web
 from msgspec import UNSET, Meta, UnsetType
 
 from kohort.broker.long_work import Pace
 from kohort.broker.server import Broker
-from kohort.broker.transactions.state import ONGOING, PREPARED, TransactionState
+from kohort.broker.transactions.state import PREPARED, TransactionState
 from kohort.control.conditions import (
     PATIENCE_S,
     BrokerStoppedError,
     ConditionTimeout,
 )
-from kohort.control.http.group_types import MOST_WAIT_S, Count, Move
+from kohort.control.http.group_types import MOST_WAIT_S, Count
 from kohort.control.http.long_polls import LongPolls
 from kohort.control.http.operations import Fields, Operation, Text, in_turns
-from kohort.control.power import PowerError
+from kohort.control.http.verb_routes import verb_operations
 from kohort.control.transaction import Transaction as Handle
+from kohort.control.transaction import TransactionRow, row_of
+from kohort.control.transaction_verbs import TransactionVerbs
 
 if TYPE_CHECKING:
     from kohort.broker.shards.transaction_shards import TransactionShards
@@ -71,39 +73,10 @@ class StateQuery(Fields):
     ] = PATIENCE_S
 
 
-class HoldState(Fields):
-    """The state that a transaction is held in."""
-
-    state: Literal["PrepareCommit", "PrepareAbort"] = "PrepareCommit"
-
-
-class IdRow(TypedDict):
-    """A transactional id in a list."""
-
-    transactional_id: TransactionalId
-    state: str
-    producer_id: int
-    producer_epoch: int
-    client_id: Annotated[
-        str | None, Meta(description="The producer's client.id; null: unknown.")
-    ]
-    open_ms: Annotated[
-        int | None,
-        Meta(description="Time since the transaction began; null: none is open."),
-    ]
-    partition_count: Annotated[
-        int, Meta(description="Number of partitions of the transaction.")
-    ]
-    coordinator: Annotated[int, Meta(description="The id of a node.")]
-    held: Annotated[
-        str | None, Meta(description="The state of its hold; null: it is not held.")
-    ]
-
-
 class IdList(TypedDict):
     """Transactional ids, and their total number."""
 
-    transactions: list[IdRow]
+    transactions: list[TransactionRow]
     total: Annotated[int, Meta(description="Total number of ids, in any state.")]
 
 
@@ -122,13 +95,18 @@ class HeldPartition(TypedDict):
     ]
 
 
-class IdShown(IdRow):
-    """A transactional id and its transaction."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionShown(TransactionRow):
+    """A transactional id and its whole transaction.
 
-    timeout_ms: Annotated[int, Meta(description="Its transaction.timeout.ms.")]
-    groups: Annotated[
-        list[str], Meta(description="Groups whose offsets are in the transaction.")
-    ]
+    Attributes:
+        timeout_ms: its transaction.timeout.ms.
+        groups: groups whose offsets are in the transaction.
+        partitions: the partitions of the transaction.
+    """
+
+    timeout_ms: int
+    groups: list[str]
     partitions: list[HeldPartition]
 
 
@@ -145,11 +123,13 @@ def operations(broker: Broker, polls: LongPolls) -> list[Operation]:
         Operation("GET", "/v1/transactions", do.list_transactions),
         Operation("GET", one, do.show_transaction, (404, 503)),
         Operation("GET", f"{one}/until", do.await_transaction, (503, 504)),
-        Operation("POST", f"{one}/fence", do.fence_producer, (409,)),
-        Operation("POST", f"{one}/expire", do.expire_transaction, (409,)),
-        Operation("POST", f"{one}/hold", do.hold_transaction, (409,)),
-        Operation("POST", f"{one}/release", do.release_transaction, (409,)),
-        Operation("POST", f"{one}/move", do.move_transaction, (409,)),
+        *verb_operations(
+            TransactionVerbs,
+            one,
+            IdPath,
+            lambda path: Handle(broker, path.transactional_id),
+            answer=TransactionRow,
+        ),
     ]
 
 
@@ -170,25 +150,25 @@ class _Handlers:
         total = sum(len(shard.transactions) for shard in self._shards)
         return {"transactions": rows, "total": total}
 
-    def _listed(self, query: IdsQuery) -> Generator[None, None, list[IdRow]]:
-        rows: list[IdRow] = []
+    def _listed(self, query: IdsQuery) -> Generator[None, None, list[TransactionRow]]:
+        rows: list[TransactionRow] = []
         pace = Pace()
         least_ms = 0 if query.open_ms is UNSET else query.open_ms
         for shard in self._shards:
             # A copy: ids may come and go meanwhile.
             for each in [*shard.transactions.values()]:
-                open_ms = self._open_ms(each)
-                is_open = open_ms is not None and open_ms >= least_ms
+                row = self._row(each, shard.node_id)
+                is_open = row.open_ms is not None and row.open_ms >= least_ms
                 is_wanted = query.open_ms is UNSET or is_open
                 if is_wanted and query.state in {UNSET, each.state}:
-                    rows.append(self._row(each, shard.node_id, open_ms))
+                    rows.append(row)
                 if len(rows) == query.limit:
                     return rows
                 if pace.spend(_COST):
                     yield
         return rows
 
-    async def show_transaction(self, path: IdPath) -> IdShown:
+    async def show_transaction(self, path: IdPath) -> TransactionShown:
         """Shows a transactional id, and the partitions of its transaction."""
         name = path.transactional_id
         if len(self._shards):
@@ -197,35 +177,16 @@ class _Handlers:
                 raise web.HTTPServiceUnavailable(text=f"its coordinator: {shard.state}")
             found = shard.transactions.get(name)
             if found is not None:
-                row = self._row(found, shard.node_id, self._open_ms(found))
-                partitions = await in_turns(self._partitions(found))
-                return {
-                    **row,
-                    "timeout_ms": found.metadata.timeout_ms,
-                    "groups": sorted(found.metadata.groups),
-                    "partitions": partitions,
-                }
+                return TransactionShown(
+                    **asdict(self._row(found, shard.node_id)),
+                    timeout_ms=found.metadata.timeout_ms,
+                    groups=sorted(found.metadata.groups),
+                    partitions=await in_turns(self._partitions(found)),
+                )
         raise web.HTTPNotFound(text=f"there is no transactional id {name!r}")
 
-    def _open_ms(self, transaction: Transaction) -> int | None:
-        metadata = transaction.metadata
-        if metadata.state is not ONGOING and metadata.state not in PREPARED:
-            return None
-        return max(self._broker.cluster.now_ms() - metadata.start_ms, 0)
-
-    def _row(self, each: Transaction, node_id: int, open_ms: int | None) -> IdRow:
-        metadata = each.metadata
-        return {
-            "transactional_id": each.transactional_id,
-            "state": each.state.value,
-            "producer_id": metadata.producer_id,
-            "producer_epoch": metadata.producer_epoch,
-            "client_id": each.client_id,
-            "open_ms": open_ms,
-            "partition_count": len(metadata.partitions),
-            "coordinator": node_id,
-            "held": self._shards.holds.get(each.transactional_id),
-        }
+    def _row(self, each: Transaction, node_id: int) -> TransactionRow:
+        return row_of(self._broker.cluster, each.transactional_id, each, node_id)
 
     def _partitions(
         self, transaction: Transaction
@@ -254,9 +215,9 @@ class _Handlers:
                 yield
         return rows
 
-    # -- power
-
-    async def await_transaction(self, path: IdPath, query: StateQuery) -> IdRow:
+    async def await_transaction(
+        self, path: IdPath, query: StateQuery
+    ) -> TransactionRow:
         """Waits until a transactional id has a state.
 
         The state is checked at once, and then with each change. If the id does not have
@@ -271,52 +232,4 @@ class _Handlers:
             raise web.HTTPGatewayTimeout(text=str(error)) from None
         except BrokerStoppedError as error:
             raise web.HTTPServiceUnavailable(text=str(error)) from None
-        return _described(transaction)
-
-    async def fence_producer(self, path: IdPath) -> IdRow:
-        """Fences the producer of an id; an open transaction is aborted."""
-        with self._changing(path) as transaction:
-            transaction.fence()
-        return _described(transaction)
-
-    async def expire_transaction(self, path: IdPath) -> IdRow:
-        """Aborts an open transaction now, as its timeout does."""
-        with self._changing(path) as transaction:
-            transaction.expire()
-        return _described(transaction)
-
-    async def hold_transaction(self, path: IdPath, body: HoldState) -> IdRow:
-        """Holds the next transaction in a state: its markers are not written.
-
-        The id need not exist yet. Another hold replaces this one.
-        """
-        with self._changing(path) as transaction:
-            transaction.hold(body.state)
-        return _described(transaction)
-
-    async def release_transaction(self, path: IdPath) -> IdRow:
-        """Ends a hold; the markers that wait, for whatever reason, are written."""
-        with self._changing(path) as transaction:
-            transaction.release()
-        return _described(transaction)
-
-    async def move_transaction(self, path: IdPath, body: Move) -> IdRow:
-        """Makes a node the coordinator of an id.
-
-        All ids in the same partition of __transaction_state go with it.
-        """
-        with self._changing(path) as transaction:
-            transaction.move(body.node)
-        return _described(transaction)
-
-    @contextmanager
-    def _changing(self, path: IdPath) -> Iterator[Handle]:
-        """A transactional id; a refusal is answered 409."""
-        try:
-            yield Handle(self._broker, path.transactional_id)
-        except PowerError as error:
-            raise web.HTTPConflict(text=str(error)) from None
-
-
-def _described(transaction: Handle) -> IdRow:
-    return cast(IdRow, transaction.describe())
+        return transaction.show()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kohort.broker.coordinator.events import Client
 from kohort.broker.events.account.accounts import Accounts
@@ -221,10 +221,12 @@ class GroupDelivery:
                 self.is_transactional = in_transaction
             if before is None:
                 continue
-            reason = "transaction" if in_transaction else "commit"
+            reason: Literal["commit", "transaction", "admin"] = "commit"
             if is_admin:
                 reason = "admin"
                 state.blame("admin")
+            elif in_transaction:
+                reason = "transaction"
             row = WentBack(
                 topic=topic,
                 partition=index,

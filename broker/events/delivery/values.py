@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from kohort.broker.events.delivery_words import REASONS, SKIP_REASONS
 
@@ -81,7 +81,7 @@ class WentBack:
     partition: int
     previous: int
     offset: int
-    reason: str
+    reason: Literal["commit", "transaction", "admin"]
     member_id: str
     client_id: str
     host: str
