@@ -38,7 +38,7 @@ _NUMBERS: Final = (
 """Formats of numbers: cells with one of them stand right, and link to their query."""
 
 _UNKNOWN: Final = dict.fromkeys(
-    ("build", "outcome", "made", "kohort", "code", "engine", "options")
+    ("build", "outcome", "made", "kohort", "engine", "options")
 )
 
 
@@ -192,14 +192,8 @@ def _hash(text: str) -> str:
 
 
 def _sources(about: Mapping[str, Any]) -> list[str]:
-    """The files and streams that the events came from."""
-    inputs = about.get("inputs") or {}
-    paths = [
-        PurePosixPath(str(file.get("path", ""))).name
-        for ingest in (inputs.get("ledger") or {}).values()
-        for file in ingest.get("files", ())
-    ]
-    return [*paths, *(f"stream {each}" for each in inputs.get("streams") or {})]
+    """The files and topics that the events came from."""
+    return [PurePosixPath(each).name for each in about.get("sources", ())]
 
 
 def _command(query: str, build: object, runs: Sequence[str] | None) -> str:
