@@ -4,7 +4,7 @@ RUN python -m venv /opt/kohort \
     && /opt/kohort/bin/pip install --no-cache-dir --no-compile /source \
     && /opt/kohort/bin/python -m compileall -q /opt/kohort/lib
 
-# With Java and PySpark, for `kohort pipeline`; Debian 12 has the Java that Spark is for.
+# With Java and PySpark, for `kohort pipeline stream`; Debian 12 has Spark's Java.
 FROM python:3.13-slim-bookworm AS pipeline
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \

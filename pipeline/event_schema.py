@@ -54,25 +54,24 @@ NULL: Final = "null"
 NOT_JSON: Final = "not JSON"
 CUT_OFF: Final = "cut off"
 NO_OBJECT: Final = "no object"
-WRONG_TYPE: Final = "wrong type"
 NO_EVENT: Final = "no event"
 OTHER_VERSION: Final = "other version"
 REASONS: Final = MappingProxyType(
     {
         NULL: "a record without a value: a tombstone",
-        NOT_JSON: "no JSON, or more than one object",
+        NOT_JSON: "an object that is no JSON, or more than one",
         CUT_OFF: "begins as an object, and does not end: the broker was killed",
-        NO_OBJECT: "JSON, and no object",
-        WRONG_TYPE: "a field has another type than it has in events",
-        NO_EVENT: f"one of {', '.join(REQUIRED)} is missing, or null",
+        NO_OBJECT: "does not begin as an object",
+        NO_EVENT: f"one of {', '.join(REQUIRED)} is missing, or has another type",
         OTHER_VERSION: f"its schema version is not 1 to {VERSION}: newer",
     }
 )
 """Reasons for quarantine."""
 
-_CORRUPT: Final = "_corrupt"
-_ANOTHER: Final = r'\}\s*(\{|,\s*\{\s*"schema")'
-"""The beginning of a second event in a line; an event's lists have commas, too."""
+_ANOTHER: Final = r'\}\s*,?\s*\{\s*"schema"'
+"""The beginning of a second event in a line: no field of an event is named schema."""
+_BLANK: Final = " \t\r\ufeff"
+"""Characters before and after a line's object; the last begins files of Windows."""
 
 
 def events_schema() -> StructType:
@@ -107,7 +106,7 @@ def _nullable(spark: Any) -> Any:
 
 
 def parsed(texts: DataFrame, column: str) -> DataFrame:
-    """Events of their texts.
+    """Events of their texts. Text fields take any value, as its JSON.
 
     Args:
         texts: has a column with one JSON object per row.
@@ -120,20 +119,14 @@ def parsed(texts: DataFrame, column: str) -> DataFrame:
     """
     from pyspark.sql import functions as sql
 
-    schema = events_schema()
-    typed = schema.add(_CORRUPT, "string")
-    options = {
-        "columnNameOfCorruptRecord": _CORRUPT,
-        "mode": "PERMISSIVE",
-        "allowSingleQuotes": "false",
-    }
     others = [name for name in texts.columns if name != column]
+    text = sql.btrim(column, sql.lit(_BLANK))
     event = texts.select(
         *others,
-        sql.col(column).alias(RAW),
-        sql.from_json(column, typed, options).alias("_event"),
-    )
-    event = event.withColumn(WHY, _why_no_event(RAW, "_event."))
+        sql.ltrim(column, sql.lit("\ufeff")).alias(RAW),
+        text.alias("_text"),
+        sql.from_json(text, events_schema()).alias("_event"),
+    ).withColumn(WHY, _why_no_event())
     is_event = sql.col(WHY).isNull()
     event = event.withColumn("_event", sql.when(is_event, sql.col("_event")))
     return upgraded(
@@ -149,8 +142,6 @@ def parsed(texts: DataFrame, column: str) -> DataFrame:
 def checked(rows: DataFrame) -> DataFrame:
     """The same as `parsed`, for rows that have types already, as Parquet's have.
 
-    The columns of a row that is no event stay as they are.
-
     Args:
         rows: has the columns of `events_schema`, and perhaps others.
     """
@@ -159,9 +150,13 @@ def checked(rows: DataFrame) -> DataFrame:
     names = _names()
     others = [name for name in rows.columns if name not in names]
     text = sql.to_json(sql.struct(*names))
+    is_event = sql.col(WHY).isNull()
     return upgraded(
         rows.withColumn(WHY, _what_is_missing("")).select(
-            *others, *names, sql.when(sql.col(WHY).isNotNull(), text).alias(RAW), WHY
+            *others,
+            *(sql.when(is_event, sql.col(name)).alias(name) for name in names),
+            sql.when(~is_event, text).alias(RAW),
+            WHY,
         )
     )
 
@@ -183,37 +178,32 @@ def _what_is_missing(prefix: str) -> Column:
     missing = sql.lit(False)
     for name in REQUIRED:
         missing = missing | sql.col(f"{prefix}{name}").isNull()
+    # Sail takes a number that is too large for an int as a negative one.
+    missing = missing | (sql.col(f"{prefix}node") < 0)
     version = sql.col(f"{prefix}schema")
     return sql.when(
         version.isNotNull() & ~version.between(1, VERSION), sql.lit(OTHER_VERSION)
     ).when(missing, sql.lit(NO_EVENT))
 
 
-def _why_no_event(raw: str, prefix: str) -> Column:
-    """One of `REASONS`, or null."""
+def _why_no_event() -> Column:
+    """One of `REASONS`, or null; of a row with ``_text`` and ``_event``.
+
+    Parsers differ in what they make of text after an object, so that is looked at here.
+    """
     from pyspark.sql import functions as sql
 
-    text = sql.trim(sql.col(raw))
-    ends = sql.substring(text, -1, 1) == "}"
-    is_object = sql.substring(text, 1, 1) == "{"
-    # The parser ignores text after a value, but not inside a list.
-    listed = sql.try_parse_json(sql.concat(sql.lit("["), sql.col(raw), sql.lit("]")))
-    no_json = (
-        listed.isNull() | sql.try_variant_get(listed, "$[1]", "variant").isNotNull()
-    )
-    may_be_more = ~ends | sql.col(raw).rlike(_ANOTHER)
-    malformed = (
-        sql.when(no_json & is_object & ~ends, sql.lit(CUT_OFF))
-        .when(no_json, sql.lit(NOT_JSON))
-        .when(~is_object, sql.lit(NO_OBJECT))
-        .when(sql.col(f"{prefix}schema") > VERSION, sql.lit(OTHER_VERSION))
-        .otherwise(sql.lit(WRONG_TYPE))
-    )
-    corrupt = sql.col(f"{prefix}{_CORRUPT}").isNotNull()
+    text = sql.col("_text")
+    is_object, ends = text.startswith("{"), text.endswith("}")
+    no_json = sql.try_parse_json(text).isNull()
     return (
-        sql.when(sql.col(raw).isNull(), sql.lit(NULL))
-        .when(~sql.col(raw).rlike(r"\S"), sql.lit(NOT_JSON))
-        .when(corrupt, malformed)
-        .when(may_be_more & no_json, sql.lit(NOT_JSON))
-        .otherwise(_what_is_missing(prefix))
+        sql.when(text.isNull(), sql.lit(NULL))
+        .when(~is_object, sql.lit(NO_OBJECT))
+        .when(~ends, sql.lit(CUT_OFF))
+        .when(text.rlike(_ANOTHER), sql.lit(NOT_JSON))
+        .when(
+            sql.col("_event.sequence").isNull() & no_json,
+            sql.lit(NOT_JSON),
+        )
+        .otherwise(_what_is_missing("_event."))
     )

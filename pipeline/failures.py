@@ -76,39 +76,39 @@ def cause(text: str) -> str:
     return _cut(re.sub(r"\s*SQLSTATE: \w+\.?", "", last))
 
 
-def unread_file(text: str) -> tuple[str, str] | None:
-    """The file that a job could not read, and why not; None: it failed otherwise."""
-    found = re.search(r"Encountered error while reading file (\S+?)\.?\s", text)
-    if found is None:
-        return None
-    return local(found[1]), why_unread(text)
+def why_unread(text: str) -> str | None:
+    """Why a file was not read, in few words, by the text of an error.
 
-
-def why_unread(text: str) -> str:
-    """Why a file was not read, in few words, by the text of an error."""
+    None: a job failed for another reason.
+    """
     for pattern, words in (
         (
-            r"Unexpected end of (input|ZLIB|stream)|EOFException|EOFError",
+            r"[Uu]nexpected end of |EOFException|incomplete deflate stream",
             "it is cut off",
         ),
         (
-            r"is not a Parquet file|Parquet (magic bytes|file size)",
+            r"is not a Parquet file|Parquet (magic bytes|file size|error)",
             "it is no Parquet file, or is cut off",
         ),
         (r"ChecksumException", "it is damaged, or cut off: its checksum is wrong"),
         (
-            r"not in gzip format|Not a gzipped file|incorrect (header|data) check",
+            "not in gzip format|incorrect (header|data) check|invalid gzip header",
             "it is no gzip file",
         ),
         (
-            r"\(Permission denied\)|AccessControlException|PermissionError",
+            r"\(Permission denied\)|AccessControlException|PermissionError|Errno 13",
             "permission denied",
         ),
-        (r"FileNotFound(Exception|Error)|FILE_NOT_EXIST", "it does not exist any more"),
+        (
+            r"FileNotFound(Exception|Error)|FILE_NOT_EXIST|Errno 2\b",
+            "it does not exist any more",
+        ),
     ):
         if re.search(pattern, text):
             return words
-    return f"it is damaged ({cause(text)})"
+    if "Encountered error while reading file" in text:
+        return f"it is damaged ({cause(text)})"
+    return None
 
 
 def local(uri: str) -> str:
@@ -201,15 +201,15 @@ def _cluster(found: re.Match[str], text: str, lake: str) -> str:
 def _unread(found: re.Match[str], text: str, lake: str) -> str:
     path = local(found[1])
     gone = "Path does not exist" in found[0]
-    why = "it does not exist" if gone else why_unread(text)
+    why = "it does not exist" if gone else why_unread(text) or "it is damaged"
     return f"{named(path, lake)} cannot be read: {why}. {_mended(path, lake)}"
 
 
 def _damaged(found: re.Match[str], text: str, lake: str) -> str:
-    """The local engine does not name the file."""
+    """Sail does not name the file."""
     return (
         f"a Parquet file of {lake} is damaged ({_cut(found[1])}): the same command with"
-        " --engine spark names it, and says how to restore it"
+        " --master 'local[*]' names it, and says how to restore it"
     )
 
 
@@ -222,23 +222,6 @@ def _no_jars(found: re.Match[str], text: str, lake: str) -> str:
     return (
         f"Spark has no file system for {lake or found[0]}: it needs the jars of the"
         f" store; for s3a:// --packages {OBJECT_STORE_JARS}"
-    )
-
-
-def _no_driver(found: re.Match[str], text: str, lake: str) -> str:
-    return (
-        f"Spark has no JDBC driver for the Iceberg catalog {found[1]}: add it to"
-        " --packages, for SQLite org.xerial:sqlite-jdbc:3.50.3.0"
-    )
-
-
-def _no_iceberg(found: re.Match[str], text: str, lake: str) -> str:
-    # The tables would be loaded with it, by every command.
-    from kohort.pipeline.iceberg import PACKAGE
-
-    return (
-        "Spark has no Iceberg: --packages replaces kohort's own, so add"
-        f" {PACKAGE} to it"
     )
 
 
@@ -270,8 +253,6 @@ _RULES: Final[Sequence[tuple[str, _Words]]] = (
     (r"(\S+) is not a Parquet file", _unread),
     (r"Path does not exist: (\S+?)\.?\s", _unread),
     (r"FileNotFoundException: File (\S+) does not exist", _unread),
-    (r"No suitable driver found for (jdbc:[^?\s]+)", _no_driver),
-    (r"class for catalog 'kohort'|NoClassDefFoundError: org/apache/iceb", _no_iceberg),
     (r"The specified bucket does not exist|NoSuchBucket", _store),
     (r"NoAuthWithAWSException[^\n]*|InvalidAccessKeyId[^\n]*", _store),
     (r"Parquet (?:argument )?error: ([^\n]*)", _damaged),
@@ -289,26 +270,23 @@ def named(path: str, lake: str) -> str:
     build = re.match(r"builds/([^/]+)/((?:silver|gold)/\w+)", inside)
     if build:
         return f"table {build[2]} of build {build[1]} ({path})"
-    table = re.match(r"tables/((?:silver|gold)/\w+)", inside)
-    if table:
-        return f"table {table[1]} ({path})"
-    stream = re.match(r"(?:bronze/stream|checkpoints)/([^/]+)", inside)
+    stream = re.match(r"checkpoints/([^/]+)", inside)
     if stream:
         return f"stream {stream[1]} ({path})"
-    ingest = re.match(r"bronze/files/([^/]+)", inside)
+    ingest = re.match(r"bronze/(?:events|new)/([^/]+)", inside)
     return f"ingest {ingest[1]} ({path})" if ingest else path
 
 
 def _mended(path: str, lake: str) -> str:
     """Advice about a damaged file."""
     inside = _inside(path, lake)
-    if inside.startswith(("builds/", "tables/")):
-        return "`kohort pipeline build --all` makes the tables again"
-    ingest = re.match(r"bronze/files/([^/]+)", inside)
+    if inside.startswith("builds/"):
+        return "`kohort pipeline build` makes the tables again"
+    ingest = re.match(r"bronze/events/([^/]+)", inside)
     if ingest:
         return (
-            f"Remove {lake}/bronze/ledger/{ingest[1]}.json, ingest its files again, and"
-            " build"
+            f"Remove {lake}/bronze/events/{ingest[1]} and {lake}/bronze/files.json,"
+            " ingest the files again, and build"
         )
     if inside:
         return "Restore it, or read the topic again into a new lake"

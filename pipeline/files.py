@@ -1,19 +1,14 @@
-"""The files of a lake, and of ingests: on this machine, or where Spark reaches.
-
-`Files` has the operations that the pipeline needs. Here they are for this machine;
-`kohort.pipeline.hadoop_files` has them for Hadoop's file systems.
-"""
+"""Files of this machine. Files elsewhere are the engine's: it reads and writes URIs."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 PARQUET: Final = ".parquet"
@@ -21,69 +16,17 @@ PARQUET: Final = ".parquet"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A listed file.
+    """A file, or a URI of files elsewhere.
 
     Attributes:
-        path: the file's path; local paths without ``file:``.
-        size: size in bytes.
-        modified_ms: time of modification in ms since the epoch.
+        path: the file's path, without ``file:``, or the URI.
+        size: size in bytes; 0 for a URI.
+        modified_ms: time of modification in ms since the epoch; 0 for a URI.
     """
 
     path: str
-    size: int
-    modified_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Footers:
-    """Numbers from the footers of a folder's Parquet files.
-
-    Attributes:
-        rows: number of rows.
-        files: number of files.
-        size: their bytes.
-    """
-
-    rows: int
-    files: int
-    size: int
-
-
-class Files(Protocol):
-    """A file system. All paths are absolute, or URIs."""
-
-    def exists(self, path: str) -> bool:
-        """True if the file or folder exists."""
-
-    def names(self, path: str) -> list[str]:
-        """Sorted names in a folder, without hidden files; empty without a folder."""
-
-    def read_text(self, path: str) -> str | None:
-        """Text of a small file; None if it does not exist."""
-
-    def write_text(self, path: str, text: str) -> None:
-        """Writes a small file, in place of the one before: readers see one of them.
-
-        It is on the disk when this returns, as far as the file system can tell.
-        """
-
-    def remove(self, path: str) -> None:
-        """Removes a file or a folder, if it exists."""
-
-    def make(self, path: str) -> None:
-        """Makes a folder, and those above it."""
-
-    def inputs(self, pattern: str) -> list[File]:
-        """The files of a path, a folder (with those below) or a pattern.
-
-        Names that begin with ``.`` or ``_`` are left out below folders.
-
-        Args:
-            pattern: a path, or a Hadoop pattern: ``*``, ``?``, ``[a-c]``, ``{a,b}``.
-        """
-
-    def footers(self, path: str) -> Footers:
-        """Numbers from the footers of a folder's Parquet files, without a job."""
+    size: int = 0
+    modified_ms: int = 0
 
 
 def scheme(path: str) -> str:
@@ -98,87 +41,51 @@ def is_local(path: str) -> bool:
 
 
 def absolute(path: str) -> str:
-    """Makes a path absolute; URIs stay as they are."""
-    return path if not is_local(path) or "://" in path else str(Path(path).absolute())
+    """Makes a path absolute, without ``file:``; other URIs stay as they are."""
+    if not is_local(path):
+        return path
+    plain = urlsplit(path).path if path.startswith("file:") else path
+    return str(Path(plain).absolute())
 
 
-def plain(uri: str) -> str:
-    """The path of a local URI."""
-    return urlsplit(uri).path if uri.startswith("file:") else uri
+def write_text(target: Path, text: str) -> None:
+    """Writes a small file, in place of the one before: readers see one of them.
+
+    It is on the disk when this returns, as far as the file system can tell.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(target)
+    # Windows has no folders that can be opened.
+    with contextlib.suppress(PermissionError):
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
-class LocalFiles:
-    """Files of this machine."""
+def inputs(pattern: str) -> list[File]:
+    """The files of a path, a folder (with those below) or a pattern.
 
-    def exists(self, path: str) -> bool:
-        """See `Files`."""
-        return Path(plain(path)).exists()
+    Names that begin with ``.`` or ``_`` are left out below folders.
 
-    def names(self, path: str) -> list[str]:
-        """See `Files`."""
-        folder = Path(plain(path))
-        found = folder.iterdir() if folder.is_dir() else ()
-        return sorted(each.name for each in found if not each.name.startswith("."))
+    Args:
+        pattern: a path, or a pattern: ``*``, ``?``, ``[a-c]``, ``{a,b}``.
+    """
+    if Path(pattern).exists():
+        found = [pattern]
+    else:
+        from wcmatch import glob
 
-    def read_text(self, path: str) -> str | None:
-        """See `Files`."""
-        with contextlib.suppress(FileNotFoundError):
-            return Path(plain(path)).read_text(encoding="utf-8")
-        return None
-
-    def write_text(self, path: str, text: str) -> None:
-        """See `Files`."""
-        target = Path(plain(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(target)
-        # Windows has no folders that can be opened.
-        with contextlib.suppress(PermissionError):
-            folder = os.open(target.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-
-    def remove(self, path: str) -> None:
-        """See `Files`."""
-        where = Path(plain(path))
-        if where.is_dir():
-            shutil.rmtree(where)
-        else:
-            where.unlink(missing_ok=True)
-
-    def make(self, path: str) -> None:
-        """See `Files`."""
-        Path(plain(path)).mkdir(parents=True, exist_ok=True)
-
-    def inputs(self, pattern: str) -> list[File]:
-        """See `Files`."""
-        where = plain(pattern)
-        if Path(where).exists():
-            found = [where]
-        else:
-            from wcmatch import glob
-
-            flags = glob.BRACE | glob.DOTGLOB | glob.FORCEUNIX
-            found = glob.glob(where, flags=flags)
-        files = {file.path: file for each in found for file in _below(Path(each))}
-        return [files[path] for path in sorted(files)]
-
-    def footers(self, path: str) -> Footers:
-        """See `Files`."""
-        from pyarrow import parquet
-
-        files = [Path(plain(path), n) for n in self.names(path) if n.endswith(PARQUET)]
-        return Footers(
-            sum(parquet.read_metadata(file).num_rows for file in files),
-            len(files),
-            sum(file.stat().st_size for file in files),
-        )
+        flags = glob.BRACE | glob.DOTGLOB | glob.FORCEUNIX
+        found = glob.glob(pattern, flags=flags)
+    files = {file.path: file for each in found for file in _below(Path(each))}
+    return [files[path] for path in sorted(files)]
 
 
 def _below(path: Path) -> Iterator[File]:

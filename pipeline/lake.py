@@ -1,16 +1,17 @@
 """The lake: the folder with all data, on any file system that the engine reaches.
 
-    bronze/files/<ingest>/        of an ingest: events/*.parquet, quarantine/*.parquet
-    bronze/ledger/<ingest>.json   makes it count: its input files and its contents
-    bronze/stream/<stream>/       of a stream: Structured Streaming's file sink
-    bronze/compacted/<stream>/    few files with the rows of many, and <stream>.json
+    bronze/events/<ingest>/       events and quarantined records, each once
+    bronze/new/                   an ingest at work, which does not count yet
+    bronze/files.json             the ingested files of this machine, see `bronze`
     checkpoints/<stream>/         offsets that a stream has read
-    builds/<build>/               tables made of these
-    current.json                  the build that readers see
-    lake.json                     the format of the tables, unless it is Parquet
+    builds/<build>/               all tables, made of the events
+    current.json                  the build that readers see, and those before it
     locks/<lock>                  jobs at work, see `Lake.lock`
 
-Spark reaches ``hdfs://`` or ``s3a://``, too.
+Tables are read and written by the engine. Only ``current.json``, ``files.json`` and the
+locks are not tables: on this machine they are files that a rename replaces. On other
+file systems ``current.json`` is a folder to which the engine appends a line for each
+build, and the latest line counts; there are no locks.
 """
 
 from __future__ import annotations
@@ -18,42 +19,24 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
+import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kohort.pipeline.engine_lookup import engine_of
-from kohort.pipeline.engines import Engine
 from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.files import (
-    File,
-    Footers,
-    LocalFiles,
-    absolute,
-    is_local,
-    plain,
-)
-from kohort.pipeline.leases import LIFE_S, Lease
+from kohort.pipeline.files import PARQUET, absolute, is_local, write_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-FILES: Final = "bronze/files"
-LEDGER: Final = "bronze/ledger"
-STREAMS: Final = "bronze/stream"
-CHECKPOINTS: Final = "checkpoints"
 BUILDS: Final = "builds"
 CURRENT: Final = "current.json"
 LOCKS: Final = "locks"
-FORMAT: Final = "lake.json"
-
-PARQUET: Final = "parquet"
-ICEBERG: Final = "iceberg"
-FORMATS: Final = (PARQUET, ICEBERG)
-"""Formats of the tables of builds."""
 
 _MARKS: Final = "*?{}[]" if os.name == "nt" else "*?{}[]\\"
 """Characters of patterns; a backslash is one too, except on Windows."""
@@ -72,122 +55,162 @@ class Lake:
 
     Raises:
         LakeError: the path is a pattern.
-        PipelineError: the engine does not reach it.
 
     Attributes:
         spark: the session.
-        engine: its engine.
         path: the given path or URI, made absolute.
-        format: one of `FORMATS`.
+        is_local: True if the lake is a folder of this machine.
     """
 
     def __init__(self, spark: SparkSession, path: str | os.PathLike[str]) -> None:
         self.spark = spark
         self.path = absolute(os.fspath(path)).rstrip("/") or "/"
+        self.is_local = is_local(self.path)
         if any(mark in self.path for mark in _MARKS):
             raise LakeError(
                 f"{self.path}: the path of a lake must not have {' '.join(_MARKS)}:"
                 " Spark reads every path as a pattern"
             )
-        self.engine: Engine = engine_of(spark)
-        self._files = self.engine.files(self.path)
-        said = self.read_json(FORMAT) or {}
-        self.format: str = said.get("format", PARQUET)
 
-    @property
-    def is_local(self) -> bool:
-        """True if the lake is a local folder."""
-        return is_local(self.path)
-
-    def uri(self, path: str = "") -> str:
+    def uri(self, path: str) -> str:
         """A path for ``spark.read`` and ``spark.write``."""
-        return f"{self.path}/{path}" if path else self.path
+        return f"{self.path}/{path}"
 
-    def exists(self, path: str) -> bool:
-        """True if the file or folder exists."""
-        return self._files.exists(self.uri(path))
+    # -- tables
 
-    def names(self, path: str) -> list[str]:
-        """Sorted names in a folder, without hidden files; empty without a folder."""
-        return self._files.names(self.uri(path))
+    def read(self, schema: StructType, path: str) -> DataFrame:
+        """The rows of a folder of Parquet, and those below; without a folder none."""
+        reader = self.spark.read.schema(schema).option("recursiveFileLookup", "true")
+        if self.is_local and not self._local(path).exists():
+            return self.spark.createDataFrame([], schema)
+        try:
+            rows = reader.parquet(self.uri(path))
+            if not self.is_local:
+                rows.schema  # noqa: B018 - Spark Connect looks at the path only now
+        except Exception as error:
+            if "PATH_NOT_FOUND" not in str(error):
+                raise
+            return self.spark.createDataFrame([], schema)
+        return rows
 
-    def read_text(self, path: str) -> str | None:
-        """Text of a small file; None if it does not exist."""
-        return self._files.read_text(self.uri(path))
+    def append(self, rows: DataFrame, path: str) -> None:
+        """Writes rows as Parquet into a new folder; of no rows there may be none."""
+        uri = self.uri(path)
+        rows.write.mode("overwrite").option("compression", "zstd").parquet(uri)
 
-    def write_text(self, path: str, text: str) -> None:
-        """Writes a small file, in place of the one before: readers see one of them.
+    def write(self, rows: DataFrame, schema: StructType, path: str) -> None:
+        """Writes a table; of no rows, a file without rows."""
+        self.append(rows, path)
+        if self.is_local and not any(self._local(path).glob(f"*{PARQUET}")):
+            _write_empty(self._local(path), schema)
 
-        It is on the disk when this returns, as far as the file system can tell.
-        """
-        self._files.write_text(self.uri(path), text)
+    def move(self, schema: StructType, path: str, to: str) -> None:
+        """Moves a folder of Parquet; where there is no rename, its rows are copied."""
+        if self.is_local:
+            if self._local(path).exists():
+                self._local(to).parent.mkdir(parents=True, exist_ok=True)
+                self._local(path).rename(self._local(to))
+            return
+        self.append(self.read(schema, path), to)
+        self.remove(path)
 
     def remove(self, path: str) -> None:
-        """Removes a file or a folder, if it exists."""
-        self._files.remove(self.uri(path))
+        """Removes a folder; elsewhere the engine leaves an empty table of it."""
+        if self.is_local:
+            shutil.rmtree(self._local(path), ignore_errors=True)
+        else:
+            self.spark.range(0).write.mode("overwrite").parquet(self.uri(path))
 
-    def make(self, path: str) -> None:
-        """Makes a folder, and those above it."""
-        self._files.make(self.uri(path))
+    def names(self, path: str) -> list[str]:
+        """Sorted names in a folder of this machine; empty without one, or elsewhere."""
+        folder = self._local(path)
+        found = folder.iterdir() if self.is_local and folder.is_dir() else ()
+        return sorted(each.name for each in found if not each.name.startswith("."))
 
-    def footers(self, path: str) -> Footers:
-        """Numbers from the footers of a folder's Parquet files, without a job."""
-        return self._files.footers(self.uri(path))
+    def size(self, path: str) -> int:
+        """The bytes of the files in a folder of this machine; 0 elsewhere."""
+        files = self._local(path).rglob("*") if self.is_local else ()
+        return sum(file.stat().st_size for file in files if file.is_file())
 
-    def read_json(self, path: str) -> dict[str, Any] | None:
-        """Reads a JSON object from a small file; None if the file does not exist.
+    def _local(self, path: str) -> Path:
+        return Path(self.path, path)
+
+    # -- small files
+
+    def read_json(self, path: str) -> dict[str, Any]:
+        """A JSON object of a small file on this machine; empty if it does not exist.
 
         Raises:
             LakeError: the file contains something else.
         """
-        text = self.read_text(path)
-        if text is None:
-            return None
         try:
-            found = json.loads(text)
+            found = json.loads(self._local(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
         except ValueError as error:
             raise LakeError(f"{self.uri(path)} is no JSON: {error}") from error
         if not isinstance(found, dict):
             raise LakeError(f"{self.uri(path)} is no JSON object")
         return found
 
-    def remember(self, said: Mapping[str, Any]) -> None:
-        """Writes down the format of a new lake, with what belongs to it."""
-        self.write_text(FORMAT, f"{json.dumps(said, indent=2)}\n")
-        self.format = said["format"]
+    def write_json(self, path: str, said: Mapping[str, Any]) -> None:
+        """Replaces a small file on this machine."""
+        write_text(self._local(path), f"{json.dumps(said, indent=1)}\n")
+
+    def builds(self) -> list[dict[str, Any]]:
+        """The builds that are kept, as their builds have described them, latest first.
+
+        Raises:
+            LakeError: ``current.json`` is damaged.
+        """
+        if self.is_local:
+            return [*self.read_json(CURRENT).get("builds", ())]
+        try:
+            lines = self.spark.read.text(self.uri(CURRENT)).collect()
+        except Exception as error:
+            if "PATH_NOT_FOUND" not in str(error):
+                raise
+            return []
+        states = [json.loads(line["value"]) for line in lines]
+        return [*max(states, key=lambda state: str(state["at"]))["builds"]]
+
+    def set_builds(self, current: str | None, builds: Sequence[Any]) -> None:
+        """Writes ``current.json``: from now on readers see the current build."""
+        state = {
+            "build": current,
+            "at": datetime.now(UTC).isoformat(),
+            "builds": [*builds],
+        }
+        if self.is_local:
+            self.write_json(CURRENT, state)
+            return
+        line = self.spark.createDataFrame([(json.dumps(state),)], "value string")
+        line.coalesce(1).write.mode("append").text(self.uri(CURRENT))
 
     @contextlib.contextmanager
-    def lock(self, name: str, what: str) -> Iterator[Callable[[], None]]:
+    def lock(self, name: str, what: str, *, waits: bool = False) -> Iterator[None]:
         """Holds a lock until the block ends, or the process, however that ends.
 
-        On a remote lake a killed process holds it for `leases.LIFE_S`, and one that
-        stood still for as long may lose it. On Windows local lakes have no locks.
+        Only lakes on this machine have locks, and those on Windows have none.
 
         Args:
             name: the lock's name.
             what: the holder's work, for the error of a second process.
-
-        Returns:
-            A function to call before others see a change. It raises a `LakeError` if
-            another process has taken the lock meanwhile.
+            waits: waits for the lock.
 
         Raises:
             LakeError: another process holds the lock; the message names it.
         """
-        if not self.is_local:
-            with self._lease(name, what) as must_hold:
-                yield must_hold
-            return
-        if os.name == "nt":
-            yield _always
+        if not self.is_local or os.name == "nt":
+            yield
             return
         import fcntl
 
-        path = Path(plain(self.uri(f"{LOCKS}/{name}")))
+        path = self._local(f"{LOCKS}/{name}")
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+", encoding="utf-8") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
             except BlockingIOError:
                 file.seek(0)
                 raise LakeError(
@@ -197,61 +220,19 @@ class Lake:
             file.truncate(0)
             file.write(f"{_this_process()}\n")
             file.flush()
-            yield _always
-
-    @contextlib.contextmanager
-    def _lease(self, name: str, what: str) -> Iterator[Callable[[], None]]:
-        lease = Lease(self._files, self.uri(f"{LOCKS}/{name}"), _this_process())
-
-        def must_hold() -> None:
-            if not lease.is_held():
-                raise LakeError(
-                    f"{what}: this process stood still for more than {LIFE_S} s, and"
-                    " another one has taken over; what was not finished does not count"
-                )
-
-        try:
-            other = lease.take()
-            if other is not None:
-                raise LakeError(
-                    f"{what}: another process is at it in this lake: {other}. If it was"
-                    f" killed, try again in {LIFE_S} s"
-                )
-            yield must_hold
-        finally:
-            # Else it ends by itself.
-            with contextlib.suppress(Exception):
-                lease.release()
-
-    def inputs(self, pattern: str) -> list[File]:
-        """The files of a path, a folder (with those below) or a pattern.
-
-        See `kohort.pipeline.files.Files.inputs`; it need not be in the lake.
-        """
-        where = absolute(pattern)
-        return self.engine.files(where).inputs(where)
+            yield
 
 
-def _always() -> None:
-    """Does nothing: a lock of the operating system cannot be lost."""
+def _write_empty(folder: Path, schema: StructType) -> None:
+    """Writes a file without rows: Sail writes none, and then there is no table."""
+    from pyarrow import parquet
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    folder.mkdir(parents=True, exist_ok=True)
+    empty = to_arrow_schema(schema).empty_table()
+    parquet.write_table(empty, folder / f"empty{PARQUET}")
 
 
 def _this_process() -> str:
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     return f"process {os.getpid()} on {socket.gethostname()} since {since}"
-
-
-def format_of(path: str) -> str:
-    """The format of a local lake before an engine runs; of others it is unknown.
-
-    Args:
-        path: a folder or its URI; empty: a lake that does not exist yet.
-    """
-    known = path and is_local(path)
-    text = LocalFiles().read_text(f"{path}/{FORMAT}") if known else None
-    return PARQUET if text is None else str(json.loads(text)["format"])
-
-
-def pattern_of(path: str) -> str:
-    """A pattern that matches only this path: Spark reads every path as a pattern."""
-    return re.sub(r"([\\*?{}\[\]])", r"\\\1", path)

@@ -6,7 +6,7 @@ marks the run. All checks run together, as Spark expressions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
@@ -18,17 +18,12 @@ from kohort.pipeline.table_functions import EVENTS, Frames, by
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from kohort.pipeline.lake import Lake
-
 PASSED: Final = "passed"
 MARKED: Final = "marked"
 FAILED: Final = "failed"
 _BAD_FIRST: Final = (FAILED, MARKED, PASSED)
 
 QUARANTINE: Final = "bronze/quarantine"
-IDENTITIES: Final = "bronze/identities"
-ALL_RUNS: Final = "silver/runs of all"
-"""All runs, also those that this build does not compute."""
 
 LATE_S: Final = 60
 """An event is late if a stream reads it this long after the broker published it."""
@@ -36,9 +31,6 @@ _BUCKET_BITS: Final = 16
 """Sequences are checked in stretches of 65,536, small enough to sort one by one."""
 _ONLY_NAMED: Final = 3
 """Marked runs that a check names."""
-
-Sources = Mapping[str, "Callable[[], DataFrame]"]
-"""Inputs of checks other than the tables, computed when a check reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +56,6 @@ CHECKS: Final[Mapping[str, Rule]] = MappingProxyType(
         ),
         "double_events": Rule(
             "events that are stored twice; of all events", otherwise=FAILED
-        ),
-        "copies": Rule(
-            "events that were read again, from another source or the same one, and not"
-            " stored again; of all events read",
-            threshold=1.0,
         ),
         "late_events": Rule(
             f"events that a stream read more than {LATE_S} s after the broker published"
@@ -163,25 +150,6 @@ class Check:
     runs: Sequence[str]
 
 
-def sources(lake: Lake, events: DataFrame, runs: Sequence[str] | None) -> Sources:
-    """The inputs of checks other than the tables.
-
-    Args:
-        lake: where it is.
-        events: each once.
-        runs: which are computed; None: all.
-    """
-    from kohort.pipeline import bronze
-
-    # At once: later records are not among the events, either.
-    identities, quarantine = bronze.identities(lake, runs), bronze.quarantine(lake)
-    return {
-        EVENTS: lambda: events,
-        IDENTITIES: lambda: identities,
-        QUARANTINE: lambda: quarantine,
-    }
-
-
 def worst(checks: Sequence[Check]) -> str:
     """The worst outcome."""
     return min((each.outcome for each in checks), key=_BAD_FIRST.index, default=PASSED)
@@ -227,20 +195,16 @@ def checks(rows: DataFrame) -> Sequence[Check]:
     )
 
 
-def judged(frames: Frames, rules: Rules, before: DataFrame | None = None) -> DataFrame:
+def judged(frames: Frames, rules: Rules) -> DataFrame:
     """``gold/quality``: the results of the checks, with their outcomes.
 
     Args:
-        frames: the tables, `IDENTITIES`, `QUARANTINE` and `ALL_RUNS`.
+        frames: the tables, and the quarantine.
         rules: the user's rules.
-        before: rows of runs that are not computed: they are judged anew.
     """
     from pyspark.sql import functions as sql
 
     found = _for_each_run(frames, _of_runs(frames)).unionByName(_quarantined(frames))
-    if before is not None:
-        carried = before.where("run IS NOT NULL").select("check", "run", "found", "of")
-        found = found.unionByName(carried)
     said = {name: rules.of(name) for name in CHECKS}
     share = sql.when(sql.col("of") > 0, sql.col("found") / sql.col("of")).otherwise(0.0)
     otherwise = _by_check({name: rule.otherwise for name, rule in said.items()})
@@ -325,27 +289,18 @@ def _counted(rows: DataFrame, *counts: tuple[str, Column, Column]) -> DataFrame:
 
 
 def _identities(frames: Frames) -> DataFrame:
-    """Checks of sequence numbers: missing, double, copied and announced ones."""
+    """Checks of sequence numbers: missing, double and announced ones."""
     from pyspark.sql import functions as sql
 
-    sums = (
-        frames[IDENTITIES]
-        .groupBy(*by("run"))
-        .agg(*(sql.sum(name).alias(name) for name in _NUMBERS))
-    )
-    there = frames["silver/runs"].select("run", sql.col("events").alias("there"))
-    double = sql.greatest(sql.col("there") - sql.col("events"), sql.lit(0))
-    came, announced = sql.col("rows"), sql.col("announced")
+    from kohort.pipeline.bronze import statistics
+
+    rows, announced = sql.col("rows"), sql.coalesce("announced", sql.lit(0))
     return _counted(
-        sums.join(there, "run"),
+        statistics(frames[EVENTS]),
         ("missing_events", sql.sum("missing"), sql.sum("last")),
-        ("double_events", sql.sum(double), sql.sum("there")),
-        ("copies", sql.sum(came - sql.col("events")), sql.sum(came)),
-        ("announced_losses", sql.sum(announced), sql.sum(announced + came)),
+        ("double_events", sql.sum(rows - sql.col("numbers")), sql.sum(rows)),
+        ("announced_losses", sql.sum(announced), sql.sum(announced + rows)),
     )
-
-
-_NUMBERS: Final = ("events", "rows", "last", "missing", "announced")
 
 
 def _time_back(frames: Frames) -> DataFrame:
@@ -512,7 +467,7 @@ def _quarantined(frames: Frames) -> DataFrame:
     from pyspark.sql import functions as sql
 
     bad = frames[QUARANTINE].select(sql.lit(1).alias("found"), sql.lit(1).alias("of"))
-    good = frames[ALL_RUNS].select(
+    good = frames["silver/runs"].select(
         sql.lit(0).alias("found"), sql.col("events").alias("of")
     )
     return bad.unionByName(good).agg(

@@ -1,4 +1,7 @@
-"""The one place that starts Spark, or connects to one that runs.
+"""The one place that starts an engine, or connects to one that runs.
+
+Without a master it is Sail, which has all that the pipeline needs but Structured
+Streaming and other file systems. Its memory has no limit.
 
 Spark runs in a Java process beside this one, which ends with it. Its output goes to a
 temporary file. If it does not start, the reason is read from there and raised in a
@@ -19,18 +22,15 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from kohort.pipeline.engine_lookup import is_remote
-from kohort.pipeline.engines import CONNECT_MODE, NO_CALL_SITES
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.failures import text_of
 from kohort.pipeline.files import absolute
-from kohort.pipeline.iceberg import EXTENSIONS, PACKAGE, on_server
-from kohort.pipeline.iceberg import settings as of_iceberg
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,14 @@ PROVIDED: Final = (
 would be fetched."""
 PACKAGES: Final = "~/.ivy2.5.2"
 """The folder in which Spark keeps the packages that it fetches."""
-LOCAL: Final = "local[*]"
+CONNECT_MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
+"""PySpark's functions make expressions for Spark Connect while this variable is set."""
+NO_CALL_SITES: Final = ("spark.python.sql.dataFrameDebugging.enabled", "false")
+"""Setting: PySpark does not look up the caller of each expression, for its errors,
+which takes most of the time in which it makes them."""
+_CORES: Final = "SAIL_EXECUTION__DEFAULT_PARALLELISM"
+_SERVERS: Final[dict[str, Any]] = {}
+"""Sail's servers by the ids of their sessions."""
 DRIVER_MEMORY: Final = "2g"
 CONNECT_S: Final = 5.0
 """Seconds that a master or a server may take to accept a connection."""
@@ -102,80 +109,132 @@ def session(
     master: str | None = None,
     conf: Mapping[str, str] = MappingProxyType({}),
     *,
+    remote: str | None = None,
     connector: bool = False,
-    iceberg: str | None = None,
     packages: Iterable[str] | None = None,
     jars: Iterable[str] = (),
     driver_memory: str | None = None,
+    cores: int = 0,
 ) -> SparkSession:
-    """Starts Spark; times are UTC. `stop` ends it, and its Java process.
+    """Starts an engine; times are UTC. `stop` ends it.
+
+    With a master it is Spark in a Java process of this machine, with a remote a server
+    of Spark Connect. Without either it is Sail, in this process, for which all
+    arguments but ``cores`` are ignored. PySpark's expressions go to each of them.
 
     Args:
-        master: as Spark spells it: ``local[*]``, ``spark://host:7077``, ``yarn``, ...;
-            None: ``spark.master`` of the conf, else `LOCAL`.
+        master: as Spark spells it: ``local[*]``, ``spark://host:7077``, ``yarn``, ...
         conf: Spark's own settings; they go before those that are made here.
+        remote: as PySpark has it: ``sc://host:port``, and parameters.
         connector: whether topics are to be read. Starting is faster without.
-        iceberg: path of the lake whose tables are Iceberg's; None: they are not.
-        packages: Maven coordinates instead of those of the connector and of Iceberg;
-            empty: they come with the jars.
+        packages: Maven coordinates instead of those of the connector; empty: they come
+            with the jars.
         jars: files, or addresses, of jars.
-        driver_memory: of the local Java process, as in ``4g``; with a local master all
-            work is done in it. None: `DRIVER_MEMORY`.
+        driver_memory: of the Java process, as in ``4g``; with a local master all work
+            is done in it. None: `DRIVER_MEMORY`.
+        cores: that Sail takes for a query; 0: all. Of few events, several take longer.
 
     Raises:
-        SparkProblem: PySpark, Java or a jar is missing, the master is not reached,
-            or Spark runs in this process already.
+        SparkProblem: PySpark, Java, Sail or a jar is missing, the master or the server
+            is not reached, or Spark runs in this process already.
     """
-    context_class, conf_class, session_class = _pyspark()
-    _refuse_a_second(context_class)
-    _find_java()
-    settings = _settings(master, conf)
-    settings.setdefault("spark.driver.memory", driver_memory or DRIVER_MEMORY)
-    wanted = [CONNECTOR] if connector else []
-    if connector:
-        _add(settings, "spark.jars.excludes", PROVIDED)
-    if iceberg is not None:
-        wanted.append(PACKAGE)
-        settings = of_iceberg(iceberg, settings)
-        _add(settings, "spark.sql.extensions", [EXTENSIONS])
-    _add(settings, "spark.jars.packages", wanted if packages is None else packages)
-    _add(settings, "spark.jars", map(absolute, _there(jars)))
-    _reach(settings["spark.master"])
-    spark_conf = conf_class(loadDefaults=False)
-    with tempfile.TemporaryFile() as said, _logging(settings):
-        spark_conf.setAll([*settings.items()])
-        try:
-            with _fetching(settings):
-                gateway = _launch(spark_conf, said)
-            context = context_class(conf=spark_conf, gateway=gateway)
-            if settings["spark.master"].startswith("local"):
-                # PySpark takes the python3 of the path, which may be another version.
-                context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
-        except Exception as error:
-            _forget(context_class)
-            raise SparkProblem(_why(error, _text(said), settings)) from error
-    _silence()
-    made: SparkSession = session_class(context)
-    return made
+    if remote is not None:
+        return _connect(remote, conf)
+    if master is None:
+        return _embedded(cores)
+    return _spark(master, conf, connector, packages, jars, driver_memory)
 
 
-def connect(
-    url: str,
-    conf: Mapping[str, str] = MappingProxyType({}),
-    *,
-    iceberg: str | None = None,
-) -> SparkSession:
-    """Connects to a server of Spark Connect; times are UTC. `stop` ends the session.
+def engine(spark: SparkSession) -> str:
+    """The name and version of a session's engine."""
+    if _id(spark) in _SERVERS:
+        return f"Sail {metadata.version('pysail')}"
+    return f"Spark {spark.version}"
 
-    Args:
-        url: as PySpark has it: ``sc://host:port``, and parameters.
-        conf: Spark's own settings of a session.
-        iceberg: path of the lake whose tables are Iceberg's; None: they are not.
 
-    Raises:
-        SparkProblem: PySpark is missing, the URL is none, the server is not reached,
-            it refuses the session or a setting, or it has no Iceberg.
+def stop(spark: SparkSession) -> None:
+    """Ends the engine and its Java process; harmless if they have ended already."""
+    java = _process(spark)
+    server = _SERVERS.pop(_id(spark), None)
+    with contextlib.suppress(Exception):
+        spark.stop()
+    if _is_remote(spark):
+        if server is not None:
+            server.stop()
+        if not _SERVERS:
+            os.environ.pop(CONNECT_MODE, None)
+        return
+    _forget(type(spark.sparkContext))
+    if java is not None:
+        java.wait()
+
+
+def ended(spark: SparkSession) -> int | None:
+    """The exit code of Spark's Java process; None if it is running, or elsewhere.
+
+    A killed process closes its connections a moment before it has an exit code.
     """
+    java = _process(spark)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return None if java is None else java.wait(ENDS_S)
+    return None
+
+
+def _process(spark: SparkSession) -> subprocess.Popen[bytes] | None:
+    """Spark's Java process; None: another one has started it, or it was stopped."""
+    if _is_remote(spark):
+        return None
+    gateway = type(spark.sparkContext)._gateway
+    found: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    return found
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    """True if a session talks Spark Connect, as Sail's does."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _id(spark: SparkSession) -> str:
+    return str(getattr(spark, "session_id", ""))
+
+
+# -- the embedded engine, and Spark Connect
+
+
+def _embedded(cores: int) -> SparkSession:
+    # It would log each query. A user's own setting counts.
+    os.environ.setdefault("RUST_LOG", "off")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of other packages, as they are loaded
+            from pysail.spark import SparkConnectServer
+            from pyspark.sql.connect.session import SparkSession as Session
+    except ImportError as error:
+        raise SparkProblem(
+            f"this needs Sail ({error}): in a checkout of kohort, pip install"
+            " '.[pipeline]'; or, for Spark, '.[spark]', and --master 'local[*]'"
+        ) from error
+    before = os.environ.get(_CORES)
+    os.environ[_CORES] = str(cores)
+    try:
+        server = SparkConnectServer()
+        server.start(background=True)
+    finally:
+        os.environ.pop(_CORES)
+        if before is not None:
+            os.environ[_CORES] = before
+    host, port = server.listening_address
+    os.environ[CONNECT_MODE] = "1"
+    spark: Any = Session.builder.remote(f"sc://{host}:{port}").create()
+    # In one process no connection breaks, and none has to be taken up again.
+    spark.client.disable_reattachable_execute()
+    for name, value in (("spark.sql.session.timeZone", "UTC"), NO_CALL_SITES):
+        spark.conf.set(name, value)
+    _SERVERS[_id(spark)] = server
+    return spark  # type: ignore[no-any-return]
+
+
+def _connect(url: str, conf: Mapping[str, str]) -> SparkSession:
     _reach_server(url)
     try:
         from pyspark.sql.connect.client.retries import DefaultPolicy
@@ -189,8 +248,6 @@ def connect(
     try:
         spark: Any = Session.builder.remote(url).create()
         spark.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
-        if iceberg is not None:
-            conf = on_server(spark, iceberg, conf)
         for name, value in {**_OF_SESSIONS, **conf}.items():
             spark.conf.set(name, value)
     except Exception as error:
@@ -200,41 +257,50 @@ def connect(
     return spark  # type: ignore[no-any-return]
 
 
+# -- Spark
+
+
+def _spark(
+    master: str,
+    conf: Mapping[str, str],
+    connector: bool,
+    packages: Iterable[str] | None,
+    jars: Iterable[str],
+    driver_memory: str | None,
+) -> SparkSession:
+    context_class, conf_class, session_class = _pyspark()
+    _refuse_a_second(context_class)
+    _find_java()
+    settings = _settings(master, conf)
+    settings.setdefault("spark.driver.memory", driver_memory or DRIVER_MEMORY)
+    wanted = [CONNECTOR] if connector else []
+    if connector:
+        _add(settings, "spark.jars.excludes", PROVIDED)
+    _add(settings, "spark.jars.packages", wanted if packages is None else packages)
+    _add(settings, "spark.jars", map(absolute, _there(jars)))
+    _reach(master)
+    spark_conf = conf_class(loadDefaults=False)
+    with tempfile.TemporaryFile() as said, _logging(settings):
+        spark_conf.setAll([*settings.items()])
+        try:
+            with _fetching(settings):
+                gateway = _launch(spark_conf, said)
+            context = context_class(conf=spark_conf, gateway=gateway)
+            if master.startswith("local"):
+                # PySpark takes the python3 of the path, which may be another version.
+                context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        except Exception as error:
+            _forget(context_class)
+            raise SparkProblem(_why(error, _text(said), settings)) from error
+    _silence()
+    made: SparkSession = session_class(context)
+    return made
+
+
 def _silence() -> None:
     """PySpark also logs the errors that it raises, on the terminal."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-
-
-def stop(spark: SparkSession) -> None:
-    """Ends Spark and its Java process; harmless if they have ended already."""
-    java = None if is_remote(spark) else process(spark)
-    with contextlib.suppress(Exception):
-        spark.stop()
-    if is_remote(spark):
-        os.environ.pop(CONNECT_MODE, None)
-        return
-    _forget(type(spark.sparkContext))
-    if java is not None:
-        java.wait()
-
-
-def process(spark: SparkSession) -> subprocess.Popen[bytes] | None:
-    """Spark's Java process; None: another one has started it, or it was stopped."""
-    gateway = type(spark.sparkContext)._gateway
-    found: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    return found
-
-
-def ended(spark: SparkSession) -> int | None:
-    """The exit code of Spark's Java process; None if it is running, or elsewhere.
-
-    A killed process closes its connections a moment before it has an exit code.
-    """
-    java = None if is_remote(spark) else process(spark)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        return None if java is None else java.wait(ENDS_S)
-    return None
 
 
 # -- before it starts
@@ -247,8 +313,8 @@ def _pyspark() -> tuple[Any, Any, Any]:
     except ImportError as error:
         raise SparkProblem(
             f"Spark needs PySpark ({error}): in a checkout of kohort,"
-            " pip install '.[spark]'. Except for streams and clusters, the local engine"
-            " is enough, and needs no Java: pip install '.[pipeline]'"
+            " pip install '.[spark]'. Except for streams and clusters it is not needed:"
+            " pip install '.[pipeline]', and give no --master"
         ) from error
     return SparkContext, SparkConf, SparkSession
 
@@ -293,10 +359,9 @@ def _find_java() -> None:
         )
 
 
-def _settings(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
-    settings = {**_DEFAULTS, **conf}
-    settings["spark.master"] = master or conf.get("spark.master") or LOCAL
-    if settings["spark.master"].startswith("local"):
+def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    settings = {**_DEFAULTS, **conf, "spark.master": master}
+    if master.startswith("local"):
         settings.setdefault("spark.driver.host", "127.0.0.1")
         settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
         settings.setdefault("spark.sql.shuffle.partitions", str(2 * _cores(settings)))
@@ -419,11 +484,10 @@ def _why(error: Exception, said: str, settings: Mapping[str, str]) -> str:
     if re.search(
         r"unresolved dependency|UNRESOLVED|download failed", everything, re.IGNORECASE
     ):
-        asked = settings.get("spark.jars.packages")
         return (
-            f"Spark could not fetch its packages ({asked}): it takes them from Maven"
-            f" Central, once, into {PACKAGES}. Without a network give the jars"
-            " themselves (--jars), and no packages"
+            f"Spark could not fetch {_unfetched(everything, settings)}: it takes"
+            f" packages from Maven Central, once, into {PACKAGES}. Without a network"
+            " give the jars themselves (--jars), and no packages"
         )
     found = re.search(r"(Could not parse Master URL|Master must)[^\n]*", everything)
     if found:
@@ -439,3 +503,14 @@ def _why(error: Exception, said: str, settings: Mapping[str, str]) -> str:
     ]
     reason = (lines[0] if lines else everything.strip())[:LONGEST_REASON]
     return f"Spark does not start (master {settings['spark.master']}): {reason}"
+
+
+def _unfetched(text: str, settings: Mapping[str, str]) -> str:
+    """The artifacts that Ivy names; of an error without names all that were asked."""
+    named = re.findall(
+        r"(?:unresolved dependency:|download failed:)\s*(\S+#[^\s:]+)", text
+    )
+    named += re.findall(r"::\s*(\S+#\S+?;\S+?): (?:not found|.*failed)", text)
+    artifacts = [*dict.fromkeys(each.partition("!")[0] for each in named)]
+    plain = [each.replace("#", ":").replace(";", ":") for each in artifacts]
+    return ", ".join(plain) or str(settings.get("spark.jars.packages"))

@@ -6,10 +6,12 @@ import difflib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
+from kohort.pipeline import bronze
 from kohort.pipeline import build as builds
 from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.lake import BUILDS
-from kohort.pipeline.tables import BY_PATH, TABLES, Table
+from kohort.pipeline.quality import QUARANTINE
+from kohort.pipeline.table_functions import EVENTS, Frames
+from kohort.pipeline.tables import BY_PATH, TABLES, view
 
 if TYPE_CHECKING:
     from kohort.pipeline.lake import Lake
@@ -19,11 +21,6 @@ _MOST: Final = 5
 """Runs that are named."""
 _LIKELY: Final = 0.5
 """Similarity from which a name is suggested in place of an unknown one."""
-
-
-def view(table: Table) -> str:
-    """The name of a table in SQL."""
-    return table.path.replace("/", "_")
 
 
 def register(lake: Lake, build_id: str | None = None) -> str:
@@ -43,13 +40,20 @@ def register(lake: Lake, build_id: str | None = None) -> str:
         )
     said = builds.about(lake, found)
     if said is None:
-        kept = [name for name in lake.names(BUILDS) if builds.about(lake, name)]
-        there = ", ".join(reversed(kept)) or "none"
+        there = ", ".join(each["build"] for each in lake.builds()) or "none"
         raise PipelineError(f"there is no build {found}; there are: {there}")
-    for each in said["tables"]:
-        if (table := BY_PATH.get(each["table"])) is not None:
-            builds.read(lake, found, table).createOrReplaceTempView(view(table))
+    frames = Frames(lake.spark)
+    for path in said["rows"]:
+        if (table := BY_PATH.get(path)) is not None:
+            frames[path] = builds.read(lake, found, table)
     return found
+
+
+def register_bronze(lake: Lake) -> None:
+    """Makes the events and the quarantine known to SQL, as they are now."""
+    frames = Frames(lake.spark)
+    frames[EVENTS] = bronze.events(lake)
+    frames[QUARANTINE] = bronze.quarantine(lake)
 
 
 def must_have(lake: Lake, runs: Collection[str]) -> None:

@@ -1,21 +1,20 @@
-"""The type of the functions that compute tables, and of their arguments.
+"""The functions that make tables of the tables before them.
 
-A table is a pure function of the tables before it, whether events came from files or
-from a stream.
+A table is a pure function of them, whether events came from files or from a stream.
+Tables are views of the session, ``silver_runs`` and so on: see `Frames`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from kohort.pipeline.engine_lookup import engine_of
-from kohort.pipeline.tables import BY_PATH
+from kohort.pipeline.tables import BY_PATH, view
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 GROUP: Final = ("run", "group")
 """The columns that tell groups apart."""
@@ -36,8 +35,23 @@ class Options:
     storm_seconds: float = 60.0
 
 
-Frames = Mapping[str, "DataFrame"]
-"""Tables by their paths: `EVENTS`, and those of `kohort.pipeline.tables`."""
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """The tables of a session, by their paths.
+
+    Attributes:
+        spark: the session; its view ``silver_runs`` is the table ``silver/runs``.
+    """
+
+    spark: SparkSession
+
+    def __getitem__(self, path: str) -> DataFrame:
+        return self.spark.table(view(path))
+
+    def __setitem__(self, path: str, rows: DataFrame) -> None:
+        rows.createOrReplaceTempView(view(path))
+
+
 TableFunction = Callable[[Frames, Options], "DataFrame"]
 """Computes a table of those before it, with the columns of the table's schema."""
 
@@ -45,8 +59,8 @@ TableFunction = Callable[[Frames, Options], "DataFrame"]
 def together(*parts: DataFrame) -> DataFrame:
     """The rows of all parts; columns that a part does not have are null.
 
-    Their nulls have a type: a union of engines without Java takes that of the first
-    part, even if it is no type at all.
+    Their nulls have a type: a union of Sail takes that of the first part, even if it is
+    no type at all.
     """
     from pyspark.sql import functions as sql
 
@@ -66,22 +80,12 @@ def together(*parts: DataFrame) -> DataFrame:
 def by(*keys: Column | str) -> list[Column]:
     """Columns for ``groupBy``, which takes names, too.
 
-    Of names the client asks the local engine, each time, for the columns of the whole
-    plan, to look whether they exist.
+    Of names the client asks a server, each time, for the columns of the whole plan, to
+    look whether they exist.
     """
     from pyspark.sql import functions as sql
 
     return [sql.col(key) if isinstance(key, str) else key for key in keys]
-
-
-def kept(rows: DataFrame) -> DataFrame:
-    """The same rows, for a table that reads them several times.
-
-    Spark finds the equal parts of a plan itself. The local engine would compute them
-    each time, so it computes these rows at once, and stores them; and so does a server
-    of Spark Connect, which would analyse them each time.
-    """
-    return engine_of(rows.sparkSession).kept(rows)
 
 
 def shaped(frame: DataFrame, path: str) -> DataFrame:

@@ -20,9 +20,7 @@ from typing import Final
 
 from bench.pipeline import duckdb_tables
 from bench.pipeline.watch import Phase, watched
-from bench.pipeline.work import SCRATCH
-
-from kohort.pipeline.engines import LOCAL, SPARK
+from bench.pipeline.work import SAIL, SCRATCH, SPARK
 
 DUCKDB: Final = "duckdb"
 JSON: Final = "JSON lines"
@@ -34,7 +32,7 @@ def _measured(engine: str, events: Path, memory: str) -> Phase:
     out = Path(tempfile.mkdtemp(prefix="commands-"))
     try:
         # DuckDB's program takes no engine.
-        work = (DUCKDB, LOCAL) if engine == DUCKDB else ("run", engine)
+        work = (DUCKDB, SAIL) if engine == DUCKDB else ("run", engine)
         arguments = [work[0], str(events), str(out), memory, work[1]]
         return watched("bench.pipeline.work", arguments, out / SCRATCH)[0]
     finally:
@@ -53,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("events", type=Path, metavar="DIR")
     parser.add_argument(
-        "--engine", nargs="+", choices=(LOCAL, SPARK), default=[LOCAL, SPARK]
+        "--engine", nargs="+", choices=(SAIL, SPARK), default=[SAIL, SPARK]
     )
     parser.add_argument(
         "--format", nargs="+", choices=(JSON, PARQUET), default=[JSON, PARQUET]

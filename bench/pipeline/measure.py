@@ -1,7 +1,7 @@
 """Time, CPU, memory and disk of an ingest and a build, on two cores.
 
     python -m bench.pipeline.synthetic --events 20000000 --out DIR
-    python -m bench.pipeline.measure DIR --engine local
+    python -m bench.pipeline.measure DIR --engine sail
 
 With ``--by-table`` the tables are made once more, one after the other, to see the cost
 of each.
@@ -18,9 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from bench.pipeline.watch import Phase, watched
-from bench.pipeline.work import SCRATCH
-
-from kohort.pipeline.engines import LOCAL, SPARK
+from bench.pipeline.work import SAIL, SCRATCH, SPARK
 
 
 def _measured(
@@ -56,7 +54,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("events", type=Path, metavar="DIR")
-    parser.add_argument("--engine", choices=(LOCAL, SPARK), default=LOCAL)
+    parser.add_argument("--engine", choices=(SAIL, SPARK), default=SAIL)
     parser.add_argument("--by-table", action="store_true")
     parser.add_argument("--memory", default="3g", help="of the JVM's heap")
     parser.add_argument("--out", type=Path, help="kept; otherwise nothing is")

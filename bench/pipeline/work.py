@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kohort.pipeline.engines import LOCAL, SPARK
-
 SCRATCH = "scratch"
+SAIL, SPARK = "sail", "spark"
+"""Engines: the embedded one, and Spark on two cores."""
 
 
 def _ended(name: str) -> None:
@@ -20,23 +20,16 @@ def _ended(name: str) -> None:
 
 
 def _session(out: Path, memory: str, engine: str) -> Any:
-    from kohort.pipeline import local_engine, session
+    from kohort.pipeline.session import session
 
-    if engine == LOCAL:
-        return local_engine.start()
     conf = {"spark.local.dir": str(out / SCRATCH)}
-    return session.session("local[2]", conf, driver_memory=memory)
-
-
-def _stop(spark: Any, engine: str) -> None:
-    from kohort.pipeline import local_engine, session
-
-    (local_engine if engine == LOCAL else session).stop(spark)
+    master = "local[2]" if engine == SPARK else None
+    return session(master, conf, driver_memory=memory)
 
 
 def _build(events: Path, out: Path, memory: str, engine: str) -> None:
     """As ``kohort pipeline ingest`` and ``kohort pipeline build`` do it."""
-    from kohort.pipeline import bronze, build
+    from kohort.pipeline import bronze, build, session
     from kohort.pipeline.lake import Lake
 
     spark = _session(out, memory, engine)
@@ -48,33 +41,34 @@ def _build(events: Path, out: Path, memory: str, engine: str) -> None:
     _ended("silver and gold")
     for each in made.tables:
         print(f"  {each.path}: {each.rows} rows, {each.seconds:.0f} s", flush=True)
-    _stop(spark, engine)
+    session.stop(spark)
 
 
 def _tables(events: Path, out: Path, memory: str, engine: str) -> None:
     """Makes the tables, one after the other, to see the cost of each."""
-    from kohort.pipeline import gold, silver
-    from kohort.pipeline.table_functions import EVENTS, Options
+    from kohort.pipeline import gold, session, silver
+    from kohort.pipeline.table_functions import EVENTS, Frames, Options
     from kohort.pipeline.tables import TABLES
 
     spark = _session(out, memory, engine)
     _ended("start")
     functions = {**silver.TABLE_FUNCTIONS, **gold.TABLE_FUNCTIONS}
-    frames = {EVENTS: spark.read.parquet(str(events))}
+    frames = Frames(spark)
+    frames[EVENTS] = spark.read.parquet(str(events))
     for table in TABLES:
         if table.path in functions:
             to = str(out / table.path)
             functions[table.path](frames, Options()).write.parquet(to)
             frames[table.path] = spark.read.parquet(to)
             _ended(table.path)
-    _stop(spark, engine)
+    session.stop(spark)
 
 
 def _run(events: Path, out: Path, memory: str, engine: str) -> None:
     """``kohort pipeline run``, from its start to its exit code."""
     from kohort.pipeline.commands.cli import pipeline
 
-    words = ["run", str(events), "-o", str(out / "report.html"), "--engine", engine]
+    words = ["run", str(events), "-o", str(out / "report.html")]
     if engine == SPARK:
         words += ["--master", "local[2]", "--memory", memory]
         words += ["--conf", f"spark.local.dir={out / SCRATCH}"]
@@ -109,7 +103,7 @@ def main() -> None:
     parser.add_argument("events", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("memory")
-    parser.add_argument("engine", choices=(LOCAL, SPARK))
+    parser.add_argument("engine", choices=(SAIL, SPARK))
     wanted = parser.parse_args()
     (wanted.out / SCRATCH).mkdir(parents=True)
     WORK[wanted.work](wanted.events, wanted.out, wanted.memory, wanted.engine)

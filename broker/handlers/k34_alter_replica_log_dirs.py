@@ -38,7 +38,7 @@ def handle(request: Request) -> Work:
             results.append(AlterReplicaLogDirTopicResult(topic, rows))
         if pace.spend(1):
             yield
-    yield from request.reply_in_pieces(AlterReplicaLogDirsResponse(0, results), pace)
+    yield from request.finish_in_pieces(AlterReplicaLogDirsResponse(0, results), pace)
 
 
 def _wanted(

@@ -31,7 +31,7 @@ def handle(request: Request) -> Work:
         if pace.spend(_ROW_COST):
             yield
     response = DescribeUserScramCredentialsResponse(results=results)
-    yield from request.reply_in_pieces(response, pace)
+    yield from request.finish_in_pieces(response, pace)
 
 
 def _described(

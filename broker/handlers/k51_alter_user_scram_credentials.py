@@ -71,7 +71,7 @@ def _alter(request: Request) -> Work:
         if pace.spend(1):
             yield
     response = AlterUserScramCredentialsResponse(0, rows)
-    yield from request.reply_in_pieces(response, pace)
+    yield from request.finish_in_pieces(response, pace)
 
 
 def _check(scram: Scram, change: _Change) -> None:

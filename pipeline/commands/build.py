@@ -17,21 +17,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--all",
-    "is_whole",
-    is_flag=True,
-    help="Computes all runs, also those without new events.",
-)
 @build_options
 @spark_options
-def build(
-    access: Access, *, is_whole: bool, options: Options, rules: Rules, keep: int
-) -> int:
+def build(access: Access, *, options: Options, rules: Rules, keep: int) -> int:
     """Makes the tables from the events and publishes them.
-
-    Computes the runs with new events; all runs if kohort, the engine or the options
-    have changed since the previous build.
 
     Readers see the previous build until the new one is complete. If a check of the
     data fails, the build is not published and the exit code is 1; the results of the
@@ -43,19 +32,13 @@ def build(
 
     access.must_exist()
     with access.open() as lake:
-        made = built(access, lake, options, rules, keep, is_whole=is_whole)
+        made = built(access, lake, options, rules, keep)
     show(*of_build(made))
     return 0 if made.is_published else 1
 
 
 def built(
-    access: Access,
-    lake: Lake,
-    options: Options,
-    rules: Rules,
-    keep: int,
-    *,
-    is_whole: bool = False,
+    access: Access, lake: Lake, options: Options, rules: Rules, keep: int
 ) -> Build:
     """Builds all tables, with progress."""
     from kohort.pipeline import build as builds
@@ -63,11 +46,4 @@ def built(
 
     access.progress.say("builds")
     access.progress.tables(len(TABLES))
-    return builds.build(
-        lake,
-        options,
-        rules,
-        keep=keep,
-        progress=access.progress.table,
-        is_whole=is_whole,
-    )
+    return builds.build(lake, options, rules, keep=keep, progress=access.progress.table)

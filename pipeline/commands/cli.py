@@ -8,7 +8,6 @@ from __future__ import annotations
 import click
 
 from kohort.pipeline.commands.build import build
-from kohort.pipeline.commands.compact import compact
 from kohort.pipeline.commands.compare import compare
 from kohort.pipeline.commands.ingest import ingest
 from kohort.pipeline.commands.query import query
@@ -25,9 +24,9 @@ def pipeline() -> None:
     event into a lake once; build makes tables from the events; report, compare and
     query read the tables. Needs an extra: in a checkout of kohort, pip
     install '.[pipeline]', or '.[spark]', with Java 17, for streams, clusters and many
-    events.
+    events (--master).
     """
 
 
-for command in (run, ingest, build, stream, compact, report, compare, query):
+for command in (run, ingest, build, stream, report, compare, query):
     pipeline.add_command(command)

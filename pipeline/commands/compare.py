@@ -71,7 +71,7 @@ def compare(
     if output is not None and not Path(output).parent.is_dir():
         fail(f"--output {output}: there is no folder {Path(output).parent}", 2)
     access.must_exist()
-    with access.open(reads_events=False) as lake:
+    with access.open() as lake:
         from kohort.pipeline import report as reports
         from kohort.pipeline import sql_views
 

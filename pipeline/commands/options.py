@@ -10,8 +10,6 @@ import click
 
 from kohort.pipeline.commands.progress import Progress
 from kohort.pipeline.commands.work import Access, fail, perform
-from kohort.pipeline.engine_choice import AUTO, CHOICES
-from kohort.pipeline.lake import FORMATS
 
 if TYPE_CHECKING:
     from kohort.pipeline.quality import Rules
@@ -40,30 +38,16 @@ _LAKE_TO_KEEP = click.option(
 )
 _ENGINE_OPTIONS = (
     click.option(
-        "--engine",
-        type=click.Choice(CHOICES),
-        default=AUTO,
-        help="Engine: local needs no Java; spark is for streams, clusters and many"
-        " events; auto chooses.",
-    ),
-    click.option(
-        "--format",
-        "format_",
-        type=click.Choice(FORMATS),
-        help="Format of the tables; iceberg needs Spark.  [default: that of the lake;"
-        " parquet for a new one]",
-    ),
-    click.option(
         "--master",
         metavar="URL",
-        help="Where Spark runs: local[*], local[4], spark://host:7077, yarn,"
-        " k8s://...  [default: local[*]]",
+        help="Runs on Spark: local[*], local[4], spark://host:7077, yarn, k8s://...;"
+        " for clusters, and for more than some 3 million events.  [default: no Spark]",
     ),
     click.option(
         "--remote",
         metavar="URL",
-        help="A Spark Connect server, sc://host:port, in place of a master. The lake"
-        " must have the same path here and there.",
+        help="A Spark Connect server, sc://host:port, in place of a master. A local"
+        " lake must have the same path here and there.",
     ),
     click.option(
         "--conf",
@@ -75,13 +59,13 @@ _ENGINE_OPTIONS = (
     click.option(
         "--memory",
         metavar="SIZE",
-        help="Memory of the local Java process, for example 4g.  [default: 2g]",
+        help="Memory of Spark's Java process, for example 4g.  [default: 2g]",
     ),
     click.option(
         "--packages",
         metavar="COORDINATES",
-        help="Maven coordinates, in place of those of the Kafka connector and Iceberg"
-        " for PySpark 4.0.0; empty: none.",
+        help="Maven coordinates, in place of that of the Kafka connector for PySpark"
+        " 4.0.0; empty: none.",
     ),
     click.option(
         "--jars",
@@ -120,8 +104,6 @@ def _with_engine(
     def run(
         *,
         lake: str,
-        engine: str,
-        format_: str | None,
         master: str | None,
         remote: str | None,
         confs: tuple[str, ...],
@@ -135,16 +117,14 @@ def _with_engine(
             fail("--lake '': must be a folder", 2)
         access = Access(
             lake,
-            engine,
             master,
+            remote,
             parse_pairs("--conf", confs),
             memory,
             None if packages is None else _list(packages),
             _list(jars or ""),
-            remote,
             Progress(),
             is_debug,
-            format_,
         )
         perform(access, lambda: command(access, **arguments) or 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -13,11 +14,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table as RichTable
 
 from kohort.pipeline import quality
-from kohort.pipeline.bronze import Compacted, Ingested
+from kohort.pipeline.bronze import Ingested
 from kohort.pipeline.build import Build
-from kohort.pipeline.iceberg import Rewritten
-from kohort.pipeline.sql_views import view
-from kohort.pipeline.tables import TABLES
+from kohort.pipeline.tables import TABLES, view
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -101,28 +100,15 @@ def name_unread(done: Ingested) -> int:
     return UNREAD if done.unread else 0
 
 
-def of_compaction(done: Compacted) -> str:
-    """The result of a compaction in one line."""
-    return f"stream {done.stream}: {done.before:,} files are now {done.after:,}"
-
-
-def of_rewriting(done: Rewritten) -> str:
-    """The same for a table of Iceberg."""
-    return f"table {done.table}: {done.files:,} files are now {done.made:,}"
-
-
 # -- a build
 
 
 def of_build(made: Build) -> list[RenderableType]:
     """The tables of a build, and the results of its checks."""
-    numbers = ("rows", "files", "KiB", "seconds")
+    numbers = ("rows", "seconds")
     written = rows(
         ("table", *numbers),
-        (
-            (each.path, each.rows, each.files, -(-each.size // 1024), each.seconds)
-            for each in made.tables
-        ),
+        ((each.path, each.rows, each.seconds) for each in made.tables),
         numbers,
     )
     return [written, "", of_checks(made.checks), "", last_line(made)]
@@ -153,10 +139,9 @@ def _runs(check: quality.Check) -> str | None:
 def last_line(made: Build) -> str:
     """The outcome of a build in one line."""
     took = f"{made.seconds:.1f} s"
-    computed = "" if made.runs is None else f", {len(made.runs)} runs computed"
     if made.is_published:
-        return f"build {made.id}: published, checks {made.outcome}, {took}{computed}"
-    return f"build {made.id}: not published, checks failed, {took}{computed}"
+        return f"build {made.id}: published, checks {made.outcome}, {took}"
+    return f"build {made.id}: not published, checks failed, {took}"
 
 
 # -- tables and columns
@@ -192,17 +177,24 @@ def answer(found: DataFrame, limit: int) -> list[RenderableType]:
 
 def as_json(found: DataFrame) -> Iterator[str]:
     """A JSON array, in pieces: an object per row; times are UTC."""
-    from pyspark.sql import functions as sql
-
-    named = _named_apart(found)
-    whole = sql.to_json(sql.struct("*"), {"ignoreNullFields": "false"})
+    plain = _plain(found)
+    types = [type_ for _, type_ in found.dtypes]
     between = "[\n"
-    for row in named.select(whole.alias("row")).toLocalIterator(
-        prefetchPartitions=True
-    ):
-        yield f"{between}  {row['row']}"
+    for row in plain.toLocalIterator(prefetchPartitions=True):
+        cells = map(_of_json, row, types)
+        said = dict(zip(plain.columns, cells, strict=True))
+        yield f"{between}  {json.dumps(said, ensure_ascii=False)}"
         between = ",\n"
     yield "[]\n" if between == "[\n" else "\n]\n"
+
+
+def _of_json(cell: Any, type_: str) -> Any:
+    """A cell of `_plain` as a value of JSON."""
+    if cell is None or type_ in _NUMBERS:
+        return cell
+    if type_.startswith((*_NESTED, "decimal", "boolean")):
+        return json.loads(cell)
+    return f"{cell.replace(' ', 'T')}Z" if type_ == "timestamp" else cell
 
 
 def as_csv(found: DataFrame) -> Iterator[str]:

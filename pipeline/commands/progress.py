@@ -13,8 +13,6 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from kohort.pipeline.engine_lookup import engine_of
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -81,8 +79,20 @@ class Progress:
             parts.append(", ".join([*self._making][:_SHOWN]))
         with contextlib.suppress(Exception):  # Spark may be ending
             if self.spark is not None:
-                parts.append(engine_of(self.spark).stages())
+                parts.append(_stages(self.spark))
         parts.append(f"{time.monotonic() - self._since:.0f} s")
         line = "  ".join(part for part in parts if part)
         self._spinner.update(text=Text(line, overflow="ellipsis", no_wrap=True))
         return self._spinner
+
+
+def _stages(spark: SparkSession) -> str:
+    """The share of finished tasks in Spark's running stages; empty: unknown."""
+    tracker = spark.sparkContext.statusTracker()
+    found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    stages = [each for each in found if each is not None]
+    if not stages:
+        return ""
+    done = sum(each.numCompletedTasks for each in stages)
+    of = sum(each.numTasks for each in stages)
+    return f"Spark: {len(stages)} stages, {done} of {of} tasks"

@@ -84,19 +84,21 @@ def query(
         fail("query: --json and --csv exclude each other", 2)
     text = sql if name is None else _named(name, [*runs] or None)
     access.must_exist()
-    with access.open(reads_events=False) as lake:
+    with access.open() as lake:
         from kohort.pipeline import sql_views
 
         sql_views.register(lake, build_id)
         sql_views.must_have(lake, runs)
+        if "bronze_" in (text or "").lower():
+            sql_views.register_bronze(lake)
         access.progress.say("queries")
         _print(select(lake.spark, text or ""), as_json, as_csv, limit)
 
 
 def _list_tables(name: str | None) -> None:
     from kohort.pipeline.commands.output import of_tables, show
-    from kohort.pipeline.sql_views import meant, view
-    from kohort.pipeline.tables import TABLES
+    from kohort.pipeline.sql_views import meant
+    from kohort.pipeline.tables import TABLES, view
 
     if name is None:
         show(*of_tables())
@@ -134,7 +136,7 @@ def select(spark: SparkSession, text: str) -> DataFrame:
 
     try:
         found = spark.sql(text)
-        found.schema  # noqa: B018 - the local engine looks at a query only now
+        found.schema  # noqa: B018 - Sail looks at a query only now
     except PySparkException as error:
         name = _missing_table(error)
         if name is not None:

@@ -61,7 +61,7 @@ def report(
     """
     path = writable(output)
     access.must_exist()
-    with access.open(reads_events=False) as lake:
+    with access.open() as lake:
         found = written(access, lake, path, runs, build_id, by)
     click.echo(f"{output}: of build {found}")
 

@@ -25,13 +25,11 @@ import click
 
 from kohort.pipeline import failures
 from kohort.pipeline.commands.progress import Progress
-from kohort.pipeline.engines import LOCAL
 from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.files import absolute, is_local
 
 if TYPE_CHECKING:
     from types import FrameType
-
-    from pyspark.sql import SparkSession
 
     from kohort.pipeline.lake import Lake
 
@@ -39,6 +37,9 @@ LOOK_S: Final = 0.25
 """Seconds between the main thread's checks for the end of the work."""
 PATIENCE_S: Final = 30.0
 """Seconds that the work may take to end after a signal."""
+FEW_BYTES: Final = 8 << 20
+"""Bytes of events for which one core is best: to divide the work costs more than it
+saves."""
 OBJECTS: Final = 100_000
 """New objects after which Python looks for garbage. Its own 700 take a tenth of the CPU
 of a small report: modules, plans and rows are no garbage."""
@@ -50,16 +51,14 @@ class Access:
 
     Attributes:
         lake_path: the lake; empty: a temporary one.
-        engine: one of `kohort.pipeline.engine_choice.CHOICES`.
-        master: Spark's; None: as it is by default.
+        master: Spark's; None: no Spark of this machine.
+        remote: URL of a Spark Connect server; None: none.
         conf: Spark's settings.
         memory: of the driver.
         packages: of the connector; None: the usual.
         jars: more of them.
-        remote: URL of a Spark Connect server; None: none.
         progress: shows progress.
         is_debug: prints the stack of an error.
-        format: of the tables; None: that of the lake.
         stopping: set once the user wants an end.
         stopped_by: the signal that said so.
         lake: the lake, once the engine is there.
@@ -68,16 +67,14 @@ class Access:
     """
 
     lake_path: str
-    engine: str
     master: str | None
+    remote: str | None
     conf: Mapping[str, str]
     memory: str | None
     packages: list[str] | None
     jars: list[str]
-    remote: str | None
     progress: Progress
     is_debug: bool = False
-    format: str | None = None
     stopping: threading.Event = field(default_factory=threading.Event)
     stopped_by: int = 0
     lake: Lake | None = None
@@ -86,90 +83,77 @@ class Access:
 
     @contextlib.contextmanager
     def open(
-        self,
-        *,
-        connector: bool = False,
-        inputs: Sequence[str] = (),
-        reads_events: bool = True,
+        self, *, connector: bool = False, inputs: Sequence[str] = ()
     ) -> Iterator[Lake]:
         """The lake, with an engine, for as long as it is needed.
 
         Args:
             connector: whether Kafka's topics are to be read.
             inputs: the paths and patterns that are ingested.
-            reads_events: whether events are read, and not only tables.
         """
-        from kohort.pipeline import engine_choice, iceberg, local_engine, session
-        from kohort.pipeline.lake import ICEBERG, Lake, format_of
+        from kohort.pipeline import session
+        from kohort.pipeline.lake import Lake
 
-        work = engine_choice.Work(
-            self.lake_path,
-            inputs,
-            reads_events,
-            self._option(),
-            connector,
-            self.format or format_of(self.lake_path),
-        )
-        choice = engine_choice.choose(self.engine, work)
-        is_local = choice.engine == LOCAL
-        self.progress.say("starting" if is_local else "Spark starts")
+        self._check(connector, inputs)
+        is_spark = bool(self.master or self.remote)
+        self.progress.say("Spark starts" if is_spark else "starting")
         with self._lake_path() as path:
-            spark = (
-                local_engine.start(choice.cores)
-                if is_local
-                else self._spark(
-                    connector, path if work.format == ICEBERG else None, choice.why
-                )
+            spark = session.session(
+                self.master,
+                self.conf,
+                remote=self.remote,
+                connector=connector,
+                packages=self.packages,
+                jars=self.jars,
+                driver_memory=self.memory,
+                cores=1 if _bytes(path, inputs) <= FEW_BYTES else 0,
             )
             try:
                 self.progress.spark = spark
                 self.lake = Lake(spark, path)
-                iceberg.settle(self.lake, self.format)
                 self.must_go_on()
                 yield self.lake
             except Exception as error:
                 self.failure = told(error, path)
-                code = None if is_local else session.ended(spark)
+                code = session.ended(spark)
                 if code is not None:
                     memory = self.memory or session.DRIVER_MEMORY
                     self.java = failures.of_java(code, memory)
                 raise
             finally:
-                self.progress.say("stopping" if is_local else "stopping Spark")
+                self.progress.say("stopping Spark" if is_spark else "stopping")
                 self.progress.spark = self.lake = None
-                (local_engine if is_local else session).stop(spark)
+                session.stop(spark)
 
-    def _spark(self, connector: bool, iceberg: str | None, why: str) -> SparkSession:
-        from kohort.pipeline.session import SparkProblem, connect, session
-
+    def _check(self, connector: bool, inputs: Sequence[str]) -> None:
+        """Raises if options do not go together, before an engine starts."""
+        given = {
+            "--master": self.master,
+            "--memory": self.memory,
+            "--packages": self.packages is not None,
+            "--jars": self.jars,
+        }
+        others = [name for name, value in given.items() if value]
         if self.remote is not None:
-            self._check_remote(connector)
-            return connect(self.remote, self.conf, iceberg=iceberg)
-        try:
-            return session(
-                self.master,
-                self.conf,
-                connector=connector,
-                iceberg=iceberg,
-                packages=self.packages,
-                jars=self.jars,
-                driver_memory=self.memory,
-            )
-        except SparkProblem as problem:
-            if not why:
-                raise
-            raise SparkProblem(f"{problem} ({why})") from problem
-
-    def _check_remote(self, connector: bool) -> None:
-        if connector:
-            raise PipelineError(
-                "--remote: streams do not work over Spark Connect; use --master", 2
-            )
-        others = [name for name in self._given() if name not in ("--remote", "--conf")]
-        if others:
-            raise PipelineError(
-                f"--remote and {others[0]} exclude each other: the server has them", 2
-            )
+            if connector:
+                text = "--remote: streams do not work over Spark Connect; use --master"
+                raise PipelineError(text, 2)
+            if others:
+                text = (
+                    f"--remote and {others[0]} exclude each other: the server has them"
+                )
+                raise PipelineError(text, 2)
+            return
+        if self.master is not None:
+            return
+        if self.conf or others:
+            option = "--conf" if self.conf else others[0]
+            text = f"{option} is an option of Spark: give --master, too"
+            raise PipelineError(text, 2)
+        elsewhere = [p for p in (self.lake_path, *inputs) if not is_local(p)]
+        if elsewhere:
+            text = f"{elsewhere[0]} is on another file system, which needs --master"
+            raise PipelineError(text, 2)
 
     @contextlib.contextmanager
     def _lake_path(self) -> Iterator[str]:
@@ -179,22 +163,6 @@ class Access:
         with tempfile.TemporaryDirectory(prefix="kohort-lake-") as folder:
             self.lake_path = folder  # named if something fails in it
             yield folder
-
-    def _option(self) -> str:
-        """An option of Spark's that is given; empty: none is."""
-        return next(self._given(), "")
-
-    def _given(self) -> Iterator[str]:
-        """The options of Spark's that are given."""
-        options = {
-            "--remote": self.remote,
-            "--master": self.master,
-            "--conf": self.conf,
-            "--memory": self.memory,
-            "--packages": self.packages is not None,
-            "--jars": self.jars,
-        }
-        return (name for name, value in options.items() if value)
 
     def must_go_on(self) -> None:
         """Raises if the user wants an end."""
@@ -206,7 +174,7 @@ class Access:
         lake = self.lake
         if lake is not None:
             with contextlib.suppress(Exception):
-                lake.engine.cancel()
+                lake.spark.interruptAll()
 
     def must_exist(self) -> None:
         """Raises if the folder is missing; starting Spark first would take long."""
@@ -215,6 +183,19 @@ class Access:
                 f"{self.lake_path} does not exist: `kohort pipeline ingest` and"
                 " `kohort pipeline stream` create a lake; --lake names its folder"
             )
+
+
+def _bytes(lake: str, inputs: Sequence[str]) -> int:
+    """The bytes of events on this machine, in a lake and in files."""
+    from kohort.pipeline import files
+
+    paths = [Path(absolute(lake), "bronze"), *map(absolute, inputs)]
+    return sum(
+        file.size
+        for path in paths
+        if is_local(str(path))
+        for file in files.inputs(str(path))
+    )
 
 
 def fail(text: str, code: int) -> NoReturn:

@@ -17,7 +17,7 @@ from kohort.pipeline.silver.accounts import (
     returns,
     unread,
 )
-from kohort.pipeline.silver.commits import commits, lags
+from kohort.pipeline.silver.commits import commits, lag_changes, lags
 from kohort.pipeline.silver.delivery import delivery
 from kohort.pipeline.silver.findings import findings
 from kohort.pipeline.silver.memberships import memberships
@@ -40,6 +40,7 @@ TABLE_FUNCTIONS: Final[Mapping[str, TableFunction]] = MappingProxyType(
         "silver/delivery": delivery,
         "silver/refusals": refusals,
         "silver/moves": moves,
+        "silver/lag_changes": lag_changes,
         "silver/lags": lags,
         "silver/transactions": transactions,
         "silver/findings": findings,

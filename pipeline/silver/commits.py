@@ -23,7 +23,6 @@ from kohort.pipeline.table_functions import (
     Frames,
     Options,
     by,
-    kept,
     shaped,
     together,
 )
@@ -66,7 +65,7 @@ def lags(frames: Frames, _options: Options) -> DataFrame:
     """One row per completed rebalance whose lag is known."""
     grown = f.greatest(f.col("lag_peak") - f.col("lag_before"), f.lit(0))
     grown = f.when(f.col("lag_peak").isNotNull(), grown)
-    peaks = _peaks(running_lag(kept(lag_changes(frames)))).where("lag_before >= 0")
+    peaks = _peaks(running_lag(frames["silver/lag_changes"])).where("lag_before >= 0")
     found = (
         frames["silver/rebalances"]
         .where(f.col("outcome") == "completed")
@@ -96,7 +95,7 @@ def _catch_up_ns() -> Column:
     return f.when(late.isNotNull(), f.greatest(late, f.lit(0)))
 
 
-def lag_changes(frames: Frames) -> DataFrame:
+def lag_changes(frames: Frames, _options: Options) -> DataFrame:
     """Changes of the group's lag, by event and slice of time.
 
     Starts of rebalances are among them: their change is null. Partitions are exchanged
@@ -130,7 +129,7 @@ def lag_changes(frames: Frames) -> DataFrame:
         .na.fill(0, ["peak_until_ns"])
     )
     time_ns = f.col("time_ns")
-    return (
+    found = (
         together(told, starts)
         .withColumn("slice_ns", time_ns - f.pmod(time_ns, f.lit(SLICE_NS)))
         .repartition(*_SLICE)
@@ -140,6 +139,7 @@ def lag_changes(frames: Frames) -> DataFrame:
             f.max("peak_until_ns").alias("peak_until_ns"),
         )
     )
+    return shaped(found, "silver/lag_changes")
 
 
 def _gap_ends(frames: Frames) -> DataFrame:

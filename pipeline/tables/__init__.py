@@ -11,9 +11,9 @@ from typing import Final
 
 from kohort.pipeline.tables.gold import GOLD_TABLES
 from kohort.pipeline.tables.silver import SILVER_TABLES
-from kohort.pipeline.tables.table import GOLD, SILVER, Column, Table
+from kohort.pipeline.tables.table import GOLD, SILVER, Column, Table, view
 
-__all__ = ["BY_PATH", "GOLD", "SILVER", "TABLES", "Column", "Table"]
+__all__ = ["BY_PATH", "GOLD", "SILVER", "TABLES", "Column", "Table", "view"]
 
 TABLES: Final = (*SILVER_TABLES, *GOLD_TABLES)
 """All of them; a table comes after those that it is made from."""

@@ -476,6 +476,29 @@ MOVES = Table(
     ),
 )
 
+LAG_CHANGES = Table(
+    "lag_changes",
+    SILVER,
+    "A change of a group's lag by an event, and the starts of rebalances among them:"
+    " the steps of T, see silver/lags.",
+    ("run", "group", "time_ns", "node", "sequence"),
+    (
+        *GROUP,
+        *columns(
+            ("slice_ns", "bigint", "start of the minute of time_ns"),
+            ("time_ns", "bigint", "time of the event, or end of time without a reader"),
+            ("node", "int", "the event's node; -1: end of time without a reader"),
+            ("sequence", "bigint", "the event's number; 0: no event"),
+            ("change", "bigint", "change of the lag; null: start of a rebalance"),
+            (
+                "peak_until_ns",
+                "bigint",
+                "end of the time for the peak of the rebalance that starts; 0: unknown",
+            ),
+        ),
+    ),
+)
+
 LAGS = Table(
     "lags",
     SILVER,
@@ -617,6 +640,7 @@ SILVER_TABLES: Final = (
     DELIVERY,
     REFUSALS,
     MOVES,
+    LAG_CHANGES,
     LAGS,
     TRANSACTIONS,
     FINDINGS,

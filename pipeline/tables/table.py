@@ -98,3 +98,9 @@ MEMBER: Final = columns(
     ("owner", "string", "see Terms"),
     ("name", "string", "see Terms"),
 )
+
+
+def view(table: Table | str) -> str:
+    """The name of a table, or of its path, in SQL: ``gold_hours``."""
+    path = table if isinstance(table, str) else table.path
+    return path.replace("/", "_")

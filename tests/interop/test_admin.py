@@ -51,11 +51,11 @@ async def test_confluent_kafka_adds_a_user(broker: Broker) -> None:
 
     def alter(*changes: Any) -> dict[str, Any]:
         futures: Any = client.alter_user_scram_credentials(list(changes))
-        return {user: each.exception(ASK_S) for user, each in futures.items()}
+        return {user: each.exception(PATIENCE_S) for user, each in futures.items()}
 
     def describe() -> Any:
         described: Any = client.describe_user_scram_credentials()
-        return described.result(ASK_S)
+        return described.result(PATIENCE_S)
 
     info = names.ScramCredentialInfo(sha, 8192)
     put = names.UserScramCredentialUpsertion("ana", info, b"secret")

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 
 from tests.pipeline.cluster import EXECUTOR_MEMORY, SMALL_JAVA
 from tests.pipeline.spark_settings import QUICK, STORE_PACKAGES
 
 from kohort.pipeline import bronze, build, session
-from kohort.pipeline.bronze import stream
 from kohort.pipeline.lake import Lake
+from kohort.pipeline.stream import Stream
 
 SETTINGS = {
     **QUICK,
@@ -32,20 +31,11 @@ FIRST = "the first table is made"
 """The line that the job prints, and then waits."""
 
 
-class Pause:
-    """Progress of a build that pauses after its first table."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._is_over = False
-
-    def table(self, path: str, what: str) -> None:
-        """Takes a report of a table."""
-        with self._lock:
-            if what == "ends" and not self._is_over:
-                self._is_over = True
-                print(FIRST, flush=True)
-                sys.stdin.readline()
+def pause(path: str, what: str) -> None:
+    """Takes a report of a table: pauses after the first one."""
+    if (path, what) == ("silver/runs", "ends"):
+        print(FIRST, flush=True)
+        sys.stdin.readline()
 
 
 def main(master: str, where: str, bootstrap: str, file: str, settings: str) -> None:
@@ -59,8 +49,9 @@ def main(master: str, where: str, bootstrap: str, file: str, settings: str) -> N
     )
     lake = Lake(spark, where)
     bronze.ingest(lake, [file])
-    stream.start(lake, bootstrap, once=True).awaitTermination()
-    made = build.build(lake, progress=Pause().table)
+    Stream(lake, bootstrap).read()
+    assert bronze.ingest(lake, [file]).events == 0
+    made = build.build(lake, progress=pause)
     assert made.is_published
     session.stop(spark)
 

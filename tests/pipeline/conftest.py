@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a process: it takes ten seconds to start."""
+"""The engines of tests: Sail for most, and one Spark session for those that need it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.spark_settings import NO_BUNDLE, QUICK, SQLITE, STORE_PACKAGES
+from tests.pipeline.spark_settings import NO_BUNDLE, QUICK, STORE_PACKAGES
 
-from kohort.pipeline import local_engine, session
-from kohort.pipeline.engines import LOCAL
-from kohort.pipeline.iceberg import PACKAGE
+from kohort.pipeline import session
 from kohort.pipeline.lake import Lake
 
 if TYPE_CHECKING:
@@ -93,24 +91,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.filterwarnings(each))
 
 
-@pytest.fixture(scope="session")
-def spark(chosen: SparkSession) -> SparkSession:
-    """The session of a module that does not choose its engine."""
-    return chosen
+@pytest.fixture(scope="module")
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """Sail, the embedded engine; with KOHORT_ENGINE=spark it is `java`.
 
-
-@pytest.fixture(scope="session")
-def chosen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark with two cores, UTC, Kafka's connector, Iceberg and S3; needs Java.
-
-    With KOHORT_ENGINE=local it is the local engine: the tests of tables and of the
-    report hold on both.
+    Modules that need Spark have a fixture of this name. PySpark's functions belong to
+    Sail until it stops; a Spark of other modules waits.
     """
-    if os.environ.get("KOHORT_ENGINE") == LOCAL:
-        local = local_engine.start()
-        yield local
-        local_engine.stop(local)
+    if os.environ.get("KOHORT_ENGINE") == "spark":
+        yield request.getfixturevalue("java")
         return
+    started = session.session()
+    yield started
+    session.stop(started)
+
+
+@pytest.fixture(scope="session")
+def java() -> Iterator[SparkSession]:
+    """Spark with two cores, UTC, Kafka's connector and S3; needs Java."""
     with warnings.catch_warnings():
         # Of PySpark's own, as its modules are loaded.
         warnings.simplefilter("ignore")
@@ -119,29 +117,13 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "local[2]",
                 SETTINGS,
                 connector=True,
-                iceberg=str(tmp_path_factory.mktemp("iceberg")),
-                packages=[session.CONNECTOR, PACKAGE, SQLITE, *STORE_PACKAGES],
+                packages=[session.CONNECTOR, *STORE_PACKAGES],
                 driver_memory="2g",
             )
         except session.SparkProblem as error:
             unusable(str(error))
     yield started
     session.stop(started)
-
-
-@pytest.fixture(scope="module")
-def without_java(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """The local engine, for a module whose tests are of rules and pages.
-
-    Such a module has a fixture ``spark`` that returns it. PySpark's functions belong to
-    this engine until it stops; a Spark of other modules waits.
-    """
-    if os.environ.get("KOHORT_ENGINE") == LOCAL:
-        yield request.getfixturevalue("chosen")
-        return
-    local = local_engine.start()
-    yield local
-    local_engine.stop(local)
 
 
 @pytest.fixture

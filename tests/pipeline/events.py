@@ -18,8 +18,9 @@ from kohort.broker.events.formats import spark_schema
 from kohort.broker.events.schema import COMMON
 from kohort.broker.events.sources import LogEnd
 from kohort.control.why.history import histories
-from kohort.pipeline.engine_lookup import engine_of
-from kohort.pipeline.table_functions import EVENTS, Options, TableFunction
+from kohort.pipeline.bronze import bronze_schema
+from kohort.pipeline.lake import Lake
+from kohort.pipeline.table_functions import EVENTS, Frames, Options, TableFunction
 from kohort.pipeline.tables import BY_PATH
 
 if TYPE_CHECKING:
@@ -65,14 +66,35 @@ def made(
         folder: receives the tables.
         only: paths of the tables to compute, with their inputs; None: all.
     """
-    engine = engine_of(events.sparkSession)
-    frames = {EVENTS: events}
+    lake = Lake(events.sparkSession, folder)
+    frames, found = Frames(lake.spark), {EVENTS: events}
+    frames[EVENTS] = events
     for path, function in functions.items():
         if only is None or path in only:
-            uri, schema = str(folder / path), BY_PATH[path].schema()
-            engine.write(function(frames, Options()), schema, uri)
-            frames[path] = engine.read(schema, [uri])
-    return frames
+            schema = BY_PATH[path].schema()
+            lake.write(function(frames, Options()), schema, path)
+            frames[path] = found[path] = lake.read(schema, path)
+    return found
+
+
+def stored(lake: Lake, events: DataFrame) -> None:
+    """Makes rows the events of a lake; columns that they do not have are null."""
+    from pyspark.sql import functions as f
+
+    names = events.columns
+    schema = bronze_schema()
+    if "labels" in names:
+        events = events.withColumn("labels", f.map_entries("labels"))
+    rows = events.select(
+        *(
+            f.col(each.name)
+            if each.name in names
+            else f.lit(None).cast(each.dataType).alias(each.name)
+            for each in schema
+        )
+    )
+    lake.remove("bronze/events")
+    lake.append(rows, "bronze/events/given/0")
 
 
 def rows(table: DataFrame) -> list[Row]:

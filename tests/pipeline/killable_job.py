@@ -3,7 +3,6 @@
 python -m tests.pipeline.killable_job stream LAKE BOOTSTRAP
 python -m tests.pipeline.killable_job ingest LAKE FILE...
 python -m tests.pipeline.killable_job build LAKE
-python -m tests.pipeline.killable_job compact LAKE
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from tests.pipeline.spark_settings import QUICK
 from tests.pipeline.test_build import RECIPE
 
 from kohort.pipeline import bronze, build, session
-from kohort.pipeline.bronze import stream
 from kohort.pipeline.lake import Lake
+from kohort.pipeline.stream import Stream
 
 SETTINGS = {
     "spark.default.parallelism": "2",
@@ -25,20 +24,20 @@ SETTINGS = {
 
 
 def main(what: str, where: str, *rest: str) -> None:
-    """Streams until it is killed, ingests, compacts, or builds a few tables."""
+    """Streams until it is killed, ingests, or builds a few tables."""
     streams = what == "stream"
     spark = session.session("local[2]", SETTINGS, connector=streams, driver_memory="1g")
     lake = Lake(spark, where)
     # Starting takes ten seconds: the next one does it while this one is at work.
     sys.stdin.readline()
     if streams:
-        stream.start(lake, rest[0], every="0 seconds").awaitTermination()
+        reading = Stream(lake, rest[0], options={"maxOffsetsPerTrigger": "50"})
+        while True:
+            reading.read()
     elif what == "ingest":
         bronze.ingest(lake, rest)
-    elif what == "compact":
-        bronze.compact(lake, 1)
     else:
-        build.build(lake, recipe=RECIPE, is_whole=True)
+        build.build(lake, recipe=RECIPE)
 
 
 if __name__ == "__main__":

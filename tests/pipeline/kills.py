@@ -45,25 +45,19 @@ class Seen:
 
     planned: frozenset[str]
     committed: frozenset[str]
-    manifests: frozenset[str]
-    parts: frozenset[str]
-    states: frozenset[str]
+    staged: frozenset[str]
+    stored: frozenset[str]
 
 
 def look(lake: Path) -> Seen:
     """The current files."""
-    checkpoint, sink = lake / "checkpoints/live", lake / "bronze/stream/live"
+    checkpoints = lake / "checkpoints"
+    (checkpoint,) = _names(checkpoints) or ("none",)
     return Seen(
-        _numbers(checkpoint / "offsets"),
-        _numbers(checkpoint / "commits"),
-        _numbers(sink / "_spark_metadata"),
-        _names(sink / "quarantined=false"),
-        frozenset(
-            f"{number}/{name}"
-            for number in _names(checkpoint / "state/0")
-            for name in _names(checkpoint / "state/0" / number)
-            if not name.startswith(("_", "."))
-        ),
+        _numbers(checkpoints / checkpoint / "offsets"),
+        _numbers(checkpoints / checkpoint / "commits"),
+        _names(lake / "bronze/new"),
+        _names(lake / "bronze/events"),
     )
 
 
@@ -75,35 +69,22 @@ def _names(folder: Path) -> frozenset[str]:
 
 
 def _numbers(folder: Path) -> frozenset[str]:
-    return frozenset(
-        name.removesuffix(".compact")
-        for name in _names(folder)
-        if name.removesuffix(".compact").isdigit()
-    )
+    return frozenset(name for name in _names(folder) if name.isdigit())
 
 
 Reached = Callable[[Seen, Seen], bool]
 """Decides from the files at the job's start and now if the moment has come."""
 
 MOMENTS: dict[str, Reached] = {
-    "before it has planned anything": lambda _, now: bool(now.states or now.planned),
     "a batch is planned": lambda was, now: len(now.planned - was.planned) > 0,
-    "its state is being written": lambda was, now: now.states > was.states,
-    "a part is being written": lambda was, now: now.parts > was.parts,
-    "the sink has committed, the stream has not": lambda _, now: (
-        bool(now.manifests - now.committed) and bool(now.planned - now.committed)
+    "it is being written": lambda was, now: bool(now.staged - was.staged),
+    "it counts, and the stream has not committed": lambda was, now: (
+        now.stored > was.stored and bool(now.planned - now.committed)
     ),
     "the stream has committed": lambda was, now: now.committed > was.committed,
     "the second batch is planned": lambda was, now: (
         len(now.committed - was.committed) >= 1
         and len(now.planned - now.committed) >= 1
-    ),
-    "a later part is being written": lambda was, now: (
-        len(now.committed - was.committed) >= 2 and now.parts > was.parts
-    ),
-    "a later sink has committed": lambda was, now: (
-        len(now.committed - was.committed) >= 1
-        and bool(now.manifests - was.manifests - now.committed)
     ),
     "several batches are done": lambda was, now: (
         len(now.committed - was.committed) >= 4
@@ -184,8 +165,8 @@ def wrong(lake: Lake, served: Serving) -> list[str]:
     once(lake, served)
     expected = without_nulls(served.events())
     found = told(bronze.events(lake))
-    rows = lake.spark.read.parquet(lake.uri("bronze/stream/live"))
-    copies = Counter(row["sequence"] for row in rows.select("sequence").collect())
+    rows = bronze.events(lake).select("sequence").collect()
+    copies = Counter(row["sequence"] for row in rows)
     says = [f"{number} is there {n} times" for number, n in copies.items() if n > 1]
     numbers = {each["sequence"] for each in found}
     says += [

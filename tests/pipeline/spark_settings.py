@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kohort.pipeline.spark_engine import UNCOMPILED
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUICK = {
-    **UNCOMPILED,
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.extraJavaOptions": (
         "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m"
     ),
@@ -27,8 +26,6 @@ STORE_PACKAGES = (
 )
 """Reach S3: 15 MB in place of the 558 MB of Amazon's bundle, see `NO_BUNDLE`."""
 NO_BUNDLE = {"spark.jars.excludes": "software.amazon.awssdk:bundle"}
-SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
-"""A database for Iceberg's JDBC catalog."""
 
 
 @contextmanager

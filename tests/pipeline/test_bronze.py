@@ -20,20 +20,14 @@ from kohort.pipeline.event_schema import (
     NOT_JSON,
     OTHER_VERSION,
     REASONS,
-    WRONG_TYPE,
 )
+from kohort.pipeline.files import File
 from kohort.pipeline.lake import Lake, LakeError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def spark(without_java: SparkSession) -> SparkSession:
-    """An ingest differs in how it reads lines: see `test_local_input` for that."""
-    return without_java
 
 
 def write(path: Path, *lines: object) -> str:
@@ -58,43 +52,37 @@ def reasons(lake: Lake) -> list[tuple[str, str]]:
     return sorted((row["reason"], row["raw"]) for row in rows)
 
 
+WHOLE = json.dumps(event(1))
+BAD = {
+    NOT_JSON: [
+        "{]}",
+        f"{WHOLE} {WHOLE}",
+        f"{WHOLE}, {WHOLE}",
+    ],
+    CUT_OFF: [WHOLE[:-1], WHOLE[:40], "{", f"{WHOLE} and more"],
+    NO_OBJECT: ["nul", '"a" "b', "5", "null", f"[{WHOLE}]"],
+    NO_EVENT: [
+        "{}",
+        json.dumps({**event(2), "sequence": "2"}),
+        json.dumps(event(2, node=2**31)),
+        *(json.dumps({**event(2), n: None}) for n in ("run", "time_ns")),
+    ],
+    OTHER_VERSION: [json.dumps(event(2, schema=2)), json.dumps(event(2, schema=0))],
+}
+"""Lines that are no events, by reason."""
+
+
 def test_lines_that_are_no_events(lake: Lake, tmp_path: Path) -> None:
     """Invalid lines are quarantined with the reason; events around them are stored."""
-    whole = json.dumps(event(1))
-    bad = {
-        NOT_JSON: [
-            "nul",
-            "{]}",
-            f"{whole} {whole}",
-            f"{whole}, {whole}",
-            f"{whole} and more",
-            '"a" "b"',
-        ],
-        CUT_OFF: [whole[:-1], whole[:40], "{"],
-        NO_OBJECT: ["5", "null", f"[{whole}]"],
-        WRONG_TYPE: [
-            json.dumps({**event(2), "sequence": "2"}),
-            json.dumps(event(2, node=2**31)),
-            json.dumps(event(2, offsets=[{"topic": "t", "partition": "0"}])),
-            json.dumps(event(2, members="m")),
-        ],
-        NO_EVENT: [
-            "{}",
-            *(json.dumps({**event(2), n: None}) for n in ("run", "time_ns")),
-        ],
-        OTHER_VERSION: [json.dumps(event(2, schema=2)), json.dumps(event(2, schema=0))],
-    }
-    assert {*bad} | {"null"} == {*REASONS}
+    assert {*BAD} | {"null"} == {*REASONS}
     odd = event(3, kind="of the future", new_field={"a": 1}, reason="}  { \u00e9")
-    lines = ["", *(line for group in bad.values() for line in group), odd, "  "]
-    path = write(tmp_path / "a b+c%20[1]{2}\u00e9.jsonl", whole, *lines)
-    told_of: list[str] = []
-    done = bronze.ingest(lake, [path], told_of.append)
-    assert done.quarantined == {reason: len(group) for reason, group in bad.items()}
+    lines = ["", *(line for group in BAD.values() for line in group), odd, "  "]
+    path = write(tmp_path / "a b+c%20[1]{2}\u00e9.jsonl", f"\ufeff{WHOLE}", *lines)
+    done = bronze.ingest(lake, [path])
+    assert done.quarantined == {reason: len(group) for reason, group in BAD.items()}
     assert (done.files, done.skipped, done.events, done.known) == (1, 0, 2, 0)
-    assert any("putting aside" in each for each in told_of)
     assert reasons(lake) == sorted(
-        (r, line) for r, group in bad.items() for line in group
+        (r, line) for r, group in BAD.items() for line in group
     )
     found = bronze.events(lake)
     assert [each["kind"] for each in told(found)] == ["heartbeat", "of the future"]
@@ -102,7 +90,21 @@ def test_lines_that_are_no_events(lake: Lake, tmp_path: Path) -> None:
     assert {row["source"] for row in found.collect()} == {path}
     assert {row["source"] for row in bronze.quarantine(lake).collect()} == {path}
     again = bronze.ingest(lake, [path])
-    assert (again.id, again.skipped, again.events) == (None, 1, 0)
+    assert (again.files, again.skipped, again.events) == (0, 1, 0)
+
+
+def test_fields_of_another_type_are_null(lake: Lake, tmp_path: Path) -> None:
+    """Text takes any value, as its JSON; the events are there."""
+    path = write(
+        tmp_path / "a.jsonl",
+        event(1, members="m", reason={"a": [1, 2.5]}),
+        event(2, offsets=[{"topic": "t", "partition": "0"}], reason=5),
+    )
+    assert bronze.ingest(lake, [path]).events == 2
+    first, second = told(bronze.events(lake))
+    assert first["reason"] == '{"a":[1,2.5]}'
+    assert (second["reason"], second["offsets"]) == ("5", [{"topic": "t"}])
+    assert "members" not in first
 
 
 def test_a_file_that_grows(lake: Lake, tmp_path: Path) -> None:
@@ -112,7 +114,7 @@ def test_a_file_that_grows(lake: Lake, tmp_path: Path) -> None:
     write(path, event(1), event(2), event(2), "not JSON", last[:50])
     done = bronze.ingest(lake, [str(path)])
     assert (done.events, done.known) == (2, 1)
-    assert [reason for reason, _ in reasons(lake)] == [CUT_OFF, NOT_JSON]
+    assert [reason for reason, _ in reasons(lake)] == [CUT_OFF, NO_OBJECT]
     write(
         path,
         event(1),
@@ -125,9 +127,8 @@ def test_a_file_that_grows(lake: Lake, tmp_path: Path) -> None:
     )
     done = bronze.ingest(lake, [str(path)])
     assert (done.skipped, done.events, done.known) == (0, 3, 3)
-    assert reasons(lake) == [(NOT_JSON, "not JSON")]
+    assert reasons(lake) == [(NO_OBJECT, "not JSON")]
     assert (numbers(lake), numbers(lake, "s")) == ([1, 2, 3, 4], [1])
-    assert [e["run"] for e in told(bronze.events(lake, ["s", "other"]))] == ["s"]
     # Back to an older state of it, as an rsync or a backup may do: nothing is new.
     write(path, event(1))
     assert bronze.ingest(lake, [str(path)]).events == 0
@@ -170,7 +171,7 @@ def test_folders_patterns_and_what_is_in_them(lake: Lake, tmp_path: Path) -> Non
         0,
         0,
     )
-    assert bronze.identities(nothing).collect() == []
+    assert bronze.statistics(bronze.events(nothing)).collect() == []
 
 
 def test_files_that_cannot_be_read_do_not_stop_the_others(
@@ -204,42 +205,46 @@ def test_numbers_that_are_missing(lake: Lake, tmp_path: Path) -> None:
     lost: dict[str, Any] = {"kind": "events_lost", "first": 2, "last": 40_000}
     write(tmp_path / "a.jsonl", event(1), event(40_000, **lost), event(40_002))
     bronze.ingest(lake, [str(tmp_path / "a.jsonl")])
-    (row,) = bronze.identities(lake).collect()
-    assert (row["first"], row["last"], row["rows"]) == (1, 40_002, 3)
-    assert (row["events"], row["announced"], row["missing"]) == (2, 39_999, 40_000)
+    (row,) = bronze.statistics(bronze.events(lake)).collect()
+    assert (row["last"], row["rows"], row["numbers"]) == (40_002, 3, 3)
+    assert (row["announced"], row["missing"]) == (39_999, 40_000)
     write(tmp_path / "b.jsonl", event(40_000), event(40_001, node=1), event(1))
     done = bronze.ingest(lake, [str(tmp_path / "b.jsonl")])
     assert (done.events, done.known) == (2, 1)
-    found = told(bronze.events(lake))
-    assert [(e["node"], e["sequence"]) for e in found] == [
-        (0, 1),
-        (0, 40_000),
-        (0, 40_002),
-        (1, 40_001),
-    ]
-    assert {e["kind"] for e in found} == {"heartbeat"}
-    # And the reverse: the loss of an event that is stored adds nothing.
-    write(tmp_path / "c.jsonl", event(40_000, **lost))
-    assert bronze.ingest(lake, [str(tmp_path / "c.jsonl")]).events == 0
+    rows = {r["node"]: r for r in bronze.statistics(bronze.events(lake)).collect()}
+    assert (rows[0]["rows"], rows[0]["numbers"], rows[0]["missing"]) == (4, 4, 39_999)
+    assert (rows[1]["rows"], rows[1]["missing"]) == (1, 40_000)
+    write(tmp_path / "c.jsonl", event(40_000, **lost), event(40_000))
+    done = bronze.ingest(lake, [str(tmp_path / "c.jsonl")])
+    assert (done.events, done.known) == (0, 2)
 
 
-def test_what_a_killed_ingest_leaves_is_taken_away(lake: Lake, tmp_path: Path) -> None:
-    """It has no entry in the ledger, so it never counted; the next one cleans up."""
-    write(tmp_path / "a.jsonl", event(1))
-    done = bronze.ingest(lake, [str(tmp_path / "a.jsonl")])
-    entry = Path(lake.path) / f"bronze/ledger/{done.id}.json"
-    said: dict[str, Any] = json.loads(entry.read_text())
-    assert [file["path"] for file in said["files"]] == [str(tmp_path / "a.jsonl")]
-    assert (said["runs"], said["events"]) == (["r"], 1)
-    entry.unlink()
+def test_files_have_some_of_each_other_s_events(lake: Lake, tmp_path: Path) -> None:
+    """Bronze has a row of each, in one ingest and in several."""
+    write(tmp_path / "a.jsonl", *(event(n) for n in range(1, 6)))
+    write(tmp_path / "b.jsonl", *(event(n) for n in range(3, 9)), "no event")
+    write(tmp_path / "c.jsonl", *(event(n) for n in range(7, 12)), event(1, run="s"))
+    first = bronze.ingest(lake, [str(tmp_path / f"{name}.jsonl") for name in "ab"])
+    assert (first.events, first.known, first.quarantined) == (8, 3, {NO_OBJECT: 1})
+    second = bronze.ingest(lake, [str(tmp_path / "c.jsonl")])
+    assert (second.events, second.known) == (4, 2)
+    rows = lake.spark.read.parquet(f"{lake.path}/{bronze.EVENTS}/*/*")
+    assert rows.where("why is null").count() == 12
+    assert numbers(lake) == [*range(1, 12)]
+    assert [reason for reason, _ in reasons(lake)] == [NO_OBJECT]
+
+
+def test_what_a_killed_ingest_leaves_does_not_count(lake: Lake, tmp_path: Path) -> None:
+    """It is in another folder; the next one cleans up, and takes the file again."""
+    path = write(tmp_path / "a.jsonl", event(1))
+    taking = bronze.Taking(lake)
+    taking.read([File(path)])
     assert bronze.events(lake).count() == 0
-    with lake.lock("ingest", "ingest"), pytest.raises(LakeError) as caught:
-        bronze.ingest(Lake(lake.spark, lake.path), [str(tmp_path / "a.jsonl")])
+    with lake.lock(bronze.LOCK, "ingest"), pytest.raises(LakeError) as caught:
+        bronze.ingest(Lake(lake.spark, lake.path), [path])
     assert f"process {os.getpid()}" in str(caught.value)
-    assert bronze.ingest(lake, [str(tmp_path / "a.jsonl")]).events == 1
-    assert lake.names("bronze/files") == [
-        name.removesuffix(".json") for name in lake.names("bronze/ledger")
-    ]
+    assert bronze.ingest(lake, [path]).events == 1
+    assert lake.names(bronze.NEW) == []
     assert numbers(lake) == [1]
 
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.commands import KOHORT, done, environment, refused
@@ -20,16 +20,15 @@ from tests.pipeline.test_build import built
 
 from kohort.pipeline import bronze, sql_views, tables_page
 from kohort.pipeline.commands import output, query
-from kohort.pipeline.commands.stream_builds import Counts
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.lake import BUILDS, Lake
-from kohort.pipeline.tables import TABLES
+from kohort.pipeline.tables import TABLES, view
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("run", "ingest", "build", "stream", "compact", "report", "compare", "query")
+COMMANDS = ("run", "ingest", "build", "stream", "report", "compare", "query")
 LOOK_S = 0.05
 PYSPARKS = "ignore:unclosed <socket:ResourceWarning"
 """PySpark leaves connections to Java to the garbage collector."""
@@ -58,7 +57,6 @@ def test_help_needs_no_pyspark(without_pyspark: dict[str, str]) -> None:
         told = done("pipeline", name, "--help", **without_pyspark)
         assert "--lake" in told
         assert "--master" in told
-        assert "--engine" in told
 
 
 def test_without_pyspark_it_says_what_to_install(
@@ -71,7 +69,7 @@ def test_without_pyspark_it_says_what_to_install(
         (("ingest", "x.jsonl"), "pipeline"),
         (("build",), "pipeline"),
         (("query", "SELECT 1"), "pipeline"),
-        (("build", "--engine", "spark"), "spark"),
+        (("build", "--master", "local"), "spark"),
         (("stream",), "spark"),
     ):
         line = refused("pipeline", *words, *where, code=1, **without_pyspark)
@@ -83,7 +81,6 @@ def test_a_lake_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
     nowhere = str(tmp_path / "nowhere")
     for words in (
         ("build",),
-        ("compact",),
         ("report",),
         ("compare", "--by", "x"),
         ("query", "SELECT 1"),
@@ -95,14 +92,17 @@ def test_a_lake_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("build --threshold copies", "--threshold 'copies': must be KEY=VALUE"),
-        ("build --threshold copies=2", "must be a share, 0 to 1"),
-        ("build --threshold copies=x", "must be a share, 0 to 1"),
+        (
+            "build --threshold late_events",
+            "--threshold 'late_events': must be KEY=VALUE",
+        ),
+        ("build --threshold late_events=2", "must be a share, 0 to 1"),
+        ("build --threshold late_events=x", "must be a share, 0 to 1"),
         ("build --threshold copy=0", "unknown check; the checks are: missing_events, "),
         ("build --fail copy", "--fail copy: unknown check"),
         (
-            "build --fail copies --mark copies",
-            "copies: --fail and --mark exclude each",
+            "build --fail late_events --mark late_events",
+            "late_events: --fail and --mark exclude each",
         ),
         ("build --conf x", "--conf 'x': must be KEY=VALUE"),
         ("stream --build-every soon", "must be a time like 30s"),
@@ -119,12 +119,9 @@ def test_a_lake_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
         ("query --tables rebalance", "did you mean silver_rebalances"),
         ("ingest x --lake=", "--lake '': must be a folder"),
         ("run x -o nowhere/r.html", "--output nowhere/r.html: there is no folder"),
-        ("run x --engine local --memory 4g", "--memory is an option of Spark"),
-        ("stream --engine local", "only Spark reads streams"),
-        (
-            "run x --engine local --format iceberg",
-            "--engine local is not possible: only Spark has Iceberg tables",
-        ),
+        ("run x --memory 4g", "--memory is an option of Spark: give --master"),
+        ("run x --conf a=b", "--conf is an option of Spark: give --master"),
+        ("ingest s3a://b/x", "s3a://b/x is on another file system, which needs --mas"),
     ],
 )
 def test_mistakes_are_told_in_a_line(words: str, told: str) -> None:
@@ -136,7 +133,7 @@ def test_tables_are_listed_with_their_meaning() -> None:
     """The command lists all tables, or the columns of one."""
     listed = done("pipeline", "query", "--tables")
     for table in TABLES:
-        assert f"\n{sql_views.view(table)} " in listed
+        assert f"\n{view(table)} " in listed
     columns = done("pipeline", "query", "--tables", "silver_runs")
     assert "key: run" in columns
     assert "the label scenario" in columns
@@ -145,37 +142,6 @@ def test_tables_are_listed_with_their_meaning() -> None:
 def test_the_page_of_tables_is_up_to_date() -> None:
     """``python -m kohort.pipeline.tables_page`` has been run."""
     assert (ROOT / tables_page.PAGE).read_text() == tables_page.page()
-
-
-def test_progress_of_a_stream_is_counted_once() -> None:
-    """Batches reported twice, and batches without records, add nothing."""
-    counts = Counts()
-    assert (counts.events, counts.late, counts.rate) == (0, 0, 0.0)
-    first, second = _batch(0, 5, end=5, latest=9), _batch(1, 4, end=9, latest=9)
-    counts.take([first])
-    assert (counts.events, counts.quarantined, counts.lag) == (5, 1, 4)
-    counts.take([first, second, _batch(2, 0, end=9, latest=10)])
-    assert (counts.events, counts.quarantined, counts.lag) == (9, 2, 1)
-    assert counts.late == 4
-    assert (counts.seen, counts.rate) == (1, 0.0)
-    nothing = {"endOffset": "None", "latestOffset": None}
-    counts.take([{**_batch(3, 1, end=0, latest=0), "sources": [nothing]}])
-    assert (counts.events, counts.lag) == (10, 0)
-
-
-def _batch(number: int, events: int, *, end: int, latest: int) -> dict[str, Any]:
-    observed = {"events": {"events": events, "quarantined": 1, "late": 2}}
-    source = {
-        "endOffset": json.dumps({"t": {"0": end}}),
-        "latestOffset": json.dumps({"t": {"0": latest}}),
-    }
-    return {
-        "batchId": number,
-        "numInputRows": events,
-        "processedRowsPerSecond": 1.0,
-        "observedMetrics": observed if events else {},
-        "sources": [source],
-    }
 
 
 # -- answers
@@ -194,10 +160,13 @@ def test_mistakes_in_a_query_are_told_in_a_line(asked: Lake) -> None:
     """Errors name unknown tables with the nearest one, unknown columns, invalid SQL."""
     for sql, told in (
         ("SELECT * FROM runs", r"no table runs: did you mean silver_runs or gold_runs"),
-        ("SELECT * FROM gold.hours", r"no table gold.hours: did you mean gold_hours"),
+        (
+            "SELECT * FROM gold.hours",
+            r"no table (gold\.)?hours: did you mean gold_hours",
+        ),
         ("SELECT * FROM qqqq", r"no table qqqq: .*query --tables"),
-        ("SELECT evnts FROM silver_runs", r"evnts.* Did you mean .*`events`"),
-        ("SELEC 1", r"Syntax error at or near 'SELEC'"),
+        ("SELECT evnts FROM silver_runs", r"evnts"),
+        ("SELEC 1", r"SELEC"),
     ):
         with pytest.raises(PipelineError, match=told) as raised:
             query.select(asked.spark, sql)
@@ -242,7 +211,7 @@ def test_answers_are_printed(
         "n": 2,
         "m": {"c": 2},
         "l": [1, 2],
-        "at": "2026-01-02T03:04:05.000Z",
+        "at": "2026-01-02T03:04:05Z",
         "run_2": None,
         "d": 0.5,
     }
@@ -288,7 +257,6 @@ class Running:
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark")
 def test_a_stream_ends_as_it_is_told_to(lake: Lake) -> None:
     """During a build, too: it prints the counts, and exits with 0; nothing is left."""
     with serving() as served:
@@ -307,7 +275,6 @@ def test_a_stream_ends_as_it_is_told_to(lake: Lake) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark")
 def test_how_a_build_ends_that_is_interrupted_or_loses_java(
     lake: Lake, tmp_path: Path
 ) -> None:

@@ -20,9 +20,11 @@ from kohort.pipeline import build as builds
 from kohort.pipeline.bronze import Ingested
 from kohort.pipeline.build import Build
 from kohort.pipeline.commands.progress import Progress
-from kohort.pipeline.commands.stream_builds import Live
+from kohort.pipeline.commands.stream import Live
+from kohort.pipeline.commands.work import Access
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.quality import Rules
+from kohort.pipeline.stream import Stream
 from kohort.pipeline.table_functions import Options
 from kohort.pipeline.tables import BY_PATH
 
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-NEVER_S = 1e9
-"""Interval between builds: each stream builds once at most."""
+EVERY_S = 1.0
+"""Interval between rounds."""
 
 
 @dataclass(frozen=True)
@@ -67,25 +69,26 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
     folder = tmp_path_factory.mktemp("played")
     lake = Lake(spark, folder / "lake")
     with playing(folder / "events.jsonl") as play:
-        stopping = threading.Event()
+        live = _live(lake, play.address)
 
         def say(line: str) -> None:
             if ": published" in line:
                 play.go_on.set()
 
+        live.say = say
+
         def until_calm() -> None:
             play.calm.wait()
-            stopping.set()
+            live.access.stopping.set()
 
         watching = threading.Thread(target=until_calm)
         watching.start()
-        live = _live(lake, play.address, stopping, say)
-        assert live.run() == 0
+        assert live.run(EVERY_S) == 0
         watching.join()
         play.wait(play.calm)
         first = live.last
-        rest = _live(lake, play.address, threading.Event(), lambda _: None)
-        assert rest.run(once=True) == 0
+        rest = _live(lake, play.address)
+        assert rest.once() == 0
     assert first is not None
     assert rest.last is not None
     late = bronze.ingest(lake, [str(play.file)])
@@ -93,20 +96,15 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
     return Played(lake, play.file, first, rest.last, late, after, folder)
 
 
-def _live(lake: Lake, address: str, stopping: threading.Event, say: Any) -> Live:
-    return Live(
-        lake,
-        stopping,
-        address,
-        "__kohort_events",
-        "live",
-        NEVER_S,
-        Options(),
-        Rules(),
-        3,
-        Progress(),
-        say,
-    )
+def _live(lake: Lake, address: str) -> Live:
+    access = Access(lake.path, "local", None, {}, None, None, [], Progress())
+    return Live(access, lake, Stream(lake, address), Options(), Rules(), 3, builds=True)
+
+
+@pytest.fixture(scope="module")
+def spark(java: SparkSession) -> SparkSession:
+    """Spark alone reads streams."""
+    return java
 
 
 def rows(played: Played, path: str, build: Build | None = None) -> list[dict[str, Any]]:

@@ -1,27 +1,30 @@
-"""Both engines make the same tables of the same file."""
+"""Sail, Spark, and Spark behind Spark Connect make the same tables of some files."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.commands import refused
+from tests.pipeline.cluster import spark_process
 from tests.pipeline.events import counted, rows, with_findings
+from tests.pipeline.kills import kill, until
 from tests.pipeline.played_scenes import SCRIPTS, played
 from tests.pipeline.silver_rows import check_plan
-from tests.pipeline.test_lag_slices import commits, hot_group
+from tests.pipeline.test_bronze import BAD, reasons, write
+from tests.pipeline.test_stream import event
 
-from kohort.pipeline import bronze, gold, local_engine
+from kohort.pipeline import bronze, gold, session
 from kohort.pipeline import build as builds
-from kohort.pipeline.engine_lookup import engine_of
-from kohort.pipeline.engines import LOCAL
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.table_functions import Options, kept
+from kohort.pipeline.table_functions import Frames, Options
 from kohort.pipeline.tables import TABLES
 
 if TYPE_CHECKING:
@@ -30,64 +33,125 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FINDINGS = "gold/findings"
+FEW = {"spark.sql.shuffle.partitions": "2"}
+Tables = Mapping[str, Counter[str]]
 
 
-@contextlib.contextmanager
-def started() -> Iterator[SparkSession]:
-    """A session of the local engine."""
-    local = local_engine.start()
-    try:
-        yield local
-    finally:
-        local_engine.stop(local)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Groups that play scripts, with findings about most of them, and odd lines."""
+    folder = tmp_path_factory.mktemp("files")
+    told = (with_findings(played(name).events(name, "g")) for name in SCRIPTS)
+    lines = itertools.chain.from_iterable(told)
+    odd = [line for group in BAD.values() for line in group]
+    numbers = [event(n, reason=text) for n, text in enumerate((5, {"a": [1]}, "é"), 1)]
+    return [
+        write(folder / "events.jsonl", *lines),
+        write(folder / "a b+c%20[1]{2}é.jsonl", "\ufeff{}", *odd, *numbers),
+        write(folder / "again.jsonl.gz", *map(json.dumps, numbers)),
+        write(folder / "damaged.parquet", "PAR1 and no footer"),
+    ]
 
 
-def tables_of(lake: Lake, file: Path) -> Mapping[str, Counter[str]]:
-    """Ingests a file and builds; returns the rows of each table, counted."""
-    bronze.ingest(lake, [str(file)])
+def tables_of(lake: Lake, files: list[str]) -> Tables:
+    """Ingests files and builds; returns the rows of each table, counted."""
+    done = bronze.ingest(lake, files)
+    assert (done.files, [*done.unread]) == (3, files[3:])
     made = builds.build(lake)
     assert made.is_published
-    return {
-        table.path: counted(rows(builds.read(lake, made.id, table))) for table in TABLES
-    }
+    frames = {t.path: rows(builds.read(lake, made.id, t)) for t in TABLES}
+    found = {path: counted(table) for path, table in frames.items()}
+    return {**found, "quarantine": Counter(map(str, reasons(lake)))}
 
 
-def test_both_engines_make_the_same_tables(lake: Lake, tmp_path: Path) -> None:
-    """The groups play scripts, with findings about most of them."""
-    told = (with_findings(played(name).events(name, "g")) for name in SCRIPTS)
-    file = tmp_path / "events.jsonl"
-    with file.open("w") as lines:
-        for event in itertools.chain.from_iterable(told):
-            lines.write(f"{json.dumps(event)}\n")
-    assert lake.engine.name != LOCAL
-    ours = tables_of(lake, file)
-    with started() as local:
-        theirs = tables_of(Lake(local, tmp_path / "local"), file)
-    for path, expected in ours.items():
-        assert theirs[path] == expected, path
-    assert len(ours[FINDINGS]) > len(SCRIPTS) / 2
+@pytest.fixture(scope="module")
+def expected(
+    files: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Tables, Lake]:
+    """The tables that Sail makes, and their lake."""
+    sail = session.session()
+    try:
+        lake = Lake(sail, tmp_path_factory.mktemp("sail") / "lake")
+        return tables_of(lake, files), lake
+    finally:
+        session.stop(sail)
+
+
+def assert_same(ours: Tables, theirs: Tables) -> None:
+    """Compares all tables."""
+    assert ours.keys() == theirs.keys()
+    for path, table in ours.items():
+        assert theirs[path] == table, path
+
+
+def test_spark_makes_the_same_tables(
+    expected: tuple[Tables, Lake], files: list[str], java: SparkSession, tmp_path: Path
+) -> None:
+    """Each engine reads what the other has written; no plan has Python in it."""
+    tables, theirs = expected
+    lake = Lake(java, tmp_path / "lake")
+    assert_same(tables, tables_of(lake, files))
+    assert len(tables[FINDINGS]) > len(SCRIPTS) / 2
     made = builds.current(lake)
     assert made is not None
-    frames = {table.path: builds.read(lake, made, table) for table in TABLES}
+    frames = Frames(java)
+    for table in TABLES:
+        frames[table.path] = builds.read(lake, made, table)
     check_plan(FINDINGS, gold.TABLE_FUNCTIONS[FINDINGS](frames, Options()))
+    other = Lake(java, theirs.path)
+    of_sail = builds.current(other)
+    assert of_sail is not None
+    for table in TABLES:
+        found = counted(rows(builds.read(other, of_sail, table)))
+        assert found == tables[table.path], table.path
 
 
-def test_kept_rows_can_be_read_twice() -> None:
-    """Rows that the local engine keeps are not doubled by a join with themselves."""
-    with started() as local:
-        changes = commits.lag_changes(hot_group(local))
-        plain, stored = (
-            counted(rows(commits.running_lag(each)))
-            for each in (changes, kept(changes))
+@contextmanager
+def server(folder: Path) -> Iterator[str]:
+    """Serves Spark Connect until the block ends; its URL."""
+    log = folder / "server.log"
+    says = r"(?<=Spark Connect server started at: )\S+"
+    with ExitStack() as held:
+        process = spark_process(
+            log,
+            "spark-submit",
+            *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+            *("--master", "local[2]"),
+            *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
+            *("--conf", "spark.connect.grpc.binding.port=0"),
+            *("--conf", "spark.ui.enabled=false", "spark-internal"),
+            memory="800m",
         )
-    assert stored == plain
+        held.callback(kill, process)
+        until(process, lambda: re.search(says, log.read_text()) is not None)
+        found = re.search(says, log.read_text())
+        assert found is not None
+        yield f"sc://{found[0]}"
 
 
-def test_rows_with_a_name() -> None:
-    """They are the same rows; the session forgets the name."""
-    with started() as local:
-        changes = hot_group(local)["silver/commits"]
-        with engine_of(local).named(changes) as named:
-            assert counted(rows(named)) == counted(rows(changes))
-            assert len(local.catalog.listTables()) == 1
-        assert local.catalog.listTables() == []
+def test_a_server_makes_the_same_tables(
+    expected: tuple[Tables, Lake], files: list[str], tmp_path: Path
+) -> None:
+    """Spark Connect: no Java in this process."""
+    with server(tmp_path) as url:
+        spark = session.session(conf=FEW, remote=url)
+        try:
+            assert_same(expected[0], tables_of(Lake(spark, tmp_path / "lake"), files))
+        finally:
+            session.stop(spark)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        ("build --remote sc://127.0.0.1:1", 1, "no Spark Connect server answers at sc"),
+        ("build --remote local", 1, "local is no server of Spark Connect: it must be"),
+        ("build --remote sc://h --memory 4g", 2, "--remote and --memory exclude each"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(
+    tmp_path: Path, words: str, code: int, line: str
+) -> None:
+    """Before anything is written."""
+    command = ("pipeline", *words.split(), "--lake", str(tmp_path))
+    assert refused(*command, code=code).startswith(line)

@@ -22,12 +22,6 @@ NEEDED = ("silver/findings", "gold/findings")
 SECOND = 1_000_000_000
 
 
-@pytest.fixture(scope="module")
-def spark(without_java: SparkSession) -> SparkSession:
-    """The local engine; `tests.pipeline.test_engines` compares it with Spark."""
-    return without_java
-
-
 def tables(
     spark: SparkSession, folder: Path, events: Sequence[Event]
 ) -> dict[str, list[Row]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -84,11 +84,9 @@ def scenes() -> Scenes:
 
 
 @pytest.fixture(scope="module")
-def gold(spark: SparkSession) -> Iterator[Made]:
+def gold(spark: SparkSession) -> Made:
     """All scenes, computed once."""
-    made = Made(spark, scenes(), Options()).make("gold/hours", "gold/groups", PATH)
-    yield made
-    made.forget()
+    return Made(spark, scenes(), Options()).make("gold/hours", "gold/groups", PATH)
 
 
 def the_pairs(gold: Made, **where: Any) -> list[tuple[Any, ...]]:

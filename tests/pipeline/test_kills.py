@@ -1,4 +1,4 @@
-"""Killed in the middle, an ingest, a build or a compaction leaves nothing that counts.
+"""Killed in the middle, an ingest or a build leaves nothing that counts.
 
 Ten kills of the stream take minutes: they are a program, `tests.pipeline.kills`.
 """
@@ -6,20 +6,12 @@ Ten kills of the stream take minutes: they are a program, `tests.pipeline.kills`
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.pipeline.kills import go, kill, start, until
 from tests.pipeline.test_bronze import numbers, write
 from tests.pipeline.test_build import RECIPE, SUMS, rows
-from tests.pipeline.test_compaction import (
-    BATCHES,
-    assert_each_once,
-    stored,
-    streamed,
-)
 from tests.pipeline.test_stream import event
 
 from kohort.pipeline import bronze
@@ -33,20 +25,20 @@ EVENTS = 20_000
 
 
 def in_the_middle(folder: Path) -> bool:
-    """Parts are being written, and none counts."""
-    return any(folder.glob("bronze/files/*/events/_temporary/0/_temporary/*/*"))
+    """Records are being written."""
+    return any(folder.glob("bronze/new/*/0/_temporary/0/_temporary/*/*"))
 
 
-def before_the_ledger(folder: Path) -> bool:
-    """Everything is written; only the entry that makes it count is missing."""
-    return any(folder.glob("bronze/files/*/events/_SUCCESS"))
+def before_it_counts(folder: Path) -> bool:
+    """All are written; only the move that makes them count is missing."""
+    return any(folder.glob("bronze/new/*/0/_SUCCESS"))
 
 
-@pytest.mark.parametrize("moment", [in_the_middle, before_the_ledger])
+@pytest.mark.parametrize("moment", [in_the_middle, before_it_counts])
 def test_an_ingest_that_is_killed(
     lake: Lake, tmp_path: Path, moment: Callable[[Path], bool]
 ) -> None:
-    """Nothing of it is in bronze, its lock is gone; the next one takes each once."""
+    """Nothing of it counts, its lock is gone; the next one takes each once."""
     line = event(1)
     file = write(
         tmp_path / "e.jsonl", *({**line, "sequence": n} for n in range(1, EVENTS + 1))
@@ -57,13 +49,11 @@ def test_an_ingest_that_is_killed(
         until(process, lambda: moment(Path(lake.path)))
     finally:
         kill(process)
-    assert lake.names("bronze/ledger") == []
     assert bronze.events(lake).count() == 0
-    left = lake.names("bronze/files")
-    assert len(left) == 1
+    assert len(lake.names(bronze.NEW)) == 1
     assert bronze.ingest(lake, [file]).events == EVENTS
     assert numbers(lake) == [*range(1, EVENTS + 1)]
-    assert left[0] not in lake.names("bronze/files")
+    assert lake.names(bronze.NEW) == []
 
 
 def with_some_tables(build: Path) -> bool:
@@ -101,36 +91,3 @@ def test_a_build_that_is_killed(
     last = builds.build(lake, recipe=RECIPE).id
     assert rows(lake, SUMS) == [(3,)]
     assert lake.names("builds") == sorted({first, str(seen), last})
-
-
-COMPACTED = "bronze/compacted/live"
-MOMENTS = (
-    f"{COMPACTED}/*/events/_temporary",
-    f"{COMPACTED}/*/quarantine/_SUCCESS",
-    f"{COMPACTED}.json",
-)
-"""Files of a compaction: it writes, has written everything, and has begun to count."""
-
-
-def _more(folder: Path, pattern: str, before: set[Path]) -> bool:
-    return bool({*folder.glob(pattern)} - before)
-
-
-def test_a_compaction_that_is_killed(lake: Lake) -> None:
-    """At each moment all events are there once; the next compaction cleans up."""
-    streamed(lake, range(BATCHES))
-    folder = Path(lake.path)
-    with ExitStack() as ends:
-        processes = [start("compact", lake.path) for _ in MOMENTS]
-        for process in processes:
-            ends.callback(kill, process)
-        for process, moment in zip(processes, MOMENTS, strict=True):
-            has_come = partial(_more, folder, moment, {*folder.glob(moment)})
-            go(process)
-            until(process, has_come)
-            kill(process)
-            assert_each_once(lake, BATCHES)
-    bronze.compact(lake, 1)
-    assert_each_once(lake, BATCHES)
-    assert stored(lake) == 2
-    assert len(lake.names(COMPACTED)) == 1

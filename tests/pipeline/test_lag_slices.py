@@ -51,14 +51,20 @@ def hot_group(spark: SparkSession) -> Frames:
         for row, whole in zip(starts, IS_COMPLETED, strict=True)
     ]
     more = "outcome string, ended_ns long"
-    return {
-        EVENTS: spark.createDataFrame(starts, f"{schema}, kind string"),
-        "silver/commits": told,
-        "silver/unread": spark.createDataFrame([], BY_PATH["silver/unread"].ddl),
-        "silver/rebalances": spark.createDataFrame(
-            rebalances, f"{schema}, {more}"
-        ).selectExpr("*", "sequence + 1 as number", "time_ns as started_ns"),
-    }
+    frames = Frames(spark)
+    frames[EVENTS] = spark.createDataFrame(starts, f"{schema}, kind string")
+    frames["silver/commits"] = told
+    frames["silver/unread"] = spark.createDataFrame([], BY_PATH["silver/unread"].ddl)
+    frames["silver/rebalances"] = spark.createDataFrame(
+        rebalances, f"{schema}, {more}"
+    ).selectExpr("*", "sequence + 1 as number", "time_ns as started_ns")
+    return frames
+
+
+@pytest.fixture(scope="module")
+def spark(java: SparkSession) -> SparkSession:
+    """Spark: Sail has no tasks."""
+    return java
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +75,7 @@ def hot(spark: SparkSession) -> Frames:
 
 def found(frames: Frames) -> list[Any]:
     """The rows of silver/lags."""
+    frames["silver/lag_changes"] = commits.lag_changes(frames, Options())
     return sorted(tuple(row) for row in commits.lags(frames, Options()).collect())
 
 
@@ -93,7 +100,7 @@ def test_no_task_has_most_rows(spark: SparkSession, hot: Frames) -> None:
         "spark.sql.shuffle.partitions": str(TASKS),
     }
     with restored(spark, settings):
-        running = commits.running_lag(commits.lag_changes(hot))
+        running = commits.running_lag(commits.lag_changes(hot, Options()))
         by_task = running.groupBy(sql.spark_partition_id()).count().collect()
     counts = [row["count"] for row in by_task]
     assert sum(counts) == COMMITS + len(STARTS_S)

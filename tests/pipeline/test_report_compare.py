@@ -39,12 +39,6 @@ DOWNTIME = METRICS[0]
 NUMBERS = tuple(metric.column for metric in METRICS)
 
 
-@pytest.fixture(scope="module")
-def spark(without_java: SparkSession) -> SparkSession:
-    """The local engine."""
-    return without_java
-
-
 def row(run: str, labels: Mapping[str, str] | None, **numbers: float | None) -> Any:
     """A row of ``run_metrics``; other numbers are 0."""
     return {"run": run, "labels": labels, **dict.fromkeys(NUMBERS, 0), **numbers}

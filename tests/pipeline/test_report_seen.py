@@ -19,7 +19,6 @@ from kohort.pipeline.report.queries import Answers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.interop]
 
@@ -35,12 +34,6 @@ SEEN = f"""() => {{{CONTRAST}
   }});
   return found.sort(([a], [b]) => a - b);
 }}"""
-
-
-@pytest.fixture(scope="module")
-def spark(without_java: SparkSession) -> SparkSession:
-    """The local engine."""
-    return without_java
 
 
 @dataclass

@@ -20,12 +20,6 @@ pytestmark = pytest.mark.spark
 NAMES = ("ana", "ben", "cleo")
 
 
-@pytest.fixture(scope="module")
-def spark(without_java: SparkSession) -> SparkSession:
-    """The local engine."""
-    return without_java
-
-
 def restarted(away_s: float) -> Sequence[Event]:
     """Three members leave and come back, one after the other; dora stays."""
     stream = quiet(*NAMES, "dora")

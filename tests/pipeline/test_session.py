@@ -39,11 +39,13 @@ def refused(call: str, **environment: str) -> str:
 
 def test_what_is_missing(tmp_path: Path) -> None:
     """PySpark, Java, a jar, or the master."""
-    without = "sys.modules['pyspark'] = None; session()"
-    assert "pip install '.[spark]'" in refused(without)
-    assert "set it to where Java 17 is" in refused("session()", JAVA_HOME=str(tmp_path))
-    assert "needs Java 17" in refused("session()", JAVA_HOME="", PATH=str(tmp_path))
-    assert "there is no jar no.jar" in refused("session(jars=['no.jar'])")
+    spark = "session('local')"
+    without = "sys.modules['pyspark'] = None"
+    assert "pip install '.[spark]'" in refused(f"{without}; {spark}")
+    assert "pip install '.[pipeline]'" in refused(f"{without}; session()")
+    assert "set it to where Java 17 is" in refused(spark, JAVA_HOME=str(tmp_path))
+    assert "needs Java 17" in refused(spark, JAVA_HOME="", PATH=str(tmp_path))
+    assert "there is no jar no.jar" in refused("session('local', jars=['no.jar'])")
     assert "a-b is no master" in refused("session('a-b')")
     told = refused("session('spark://127.0.0.1:1')")
     assert told.startswith("no Spark master answers at spark://127.0.0.1:1: ")
@@ -78,7 +80,26 @@ def test_a_java_that_is_too_old(tmp_path: Path) -> None:
     says = "java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main"
     java.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit 1\n")
     java.chmod(0o755)
-    assert "too old" in refused("session()", JAVA_HOME=str(tmp_path))
+    assert "too old" in refused("session('local')", JAVA_HOME=str(tmp_path))
+
+
+def test_a_download_that_fails_names_its_artifact() -> None:
+    """Of several packages the one that was not found, as Ivy has it."""
+    text = (
+        "\t\t::::::::::::::::::::::::::::::::::::::::::::::\n"
+        "\t\t::          UNRESOLVED DEPENDENCIES         ::\n"
+        "\t\t:: org.apache.spark#spark-sql-kafka-0-10_2.13;9.9: not found\n"
+        "Exception: [unresolved dependency: org.apache.spark#spark-sql-kafka-0-10_2.13"
+        ";9.9: not found]"
+    )
+    asked = {"spark.jars.packages": "a:b:1,c:d:2", "spark.master": "local"}
+    says = session._why(RuntimeError("Java"), text, asked)  # noqa: SLF001 - pure
+    named = "org.apache.spark:spark-sql-kafka-0-10_2.13:9.9"
+    assert says.startswith(f"Spark could not fetch {named}: it takes")
+    failed = "[FAILED] a#b;1!b.jar: download failed: a#b;1!b.jar(2ms)"
+    assert "could not fetch a:b:1: it" in session._why(RuntimeError(), failed, asked)  # noqa: SLF001
+    unknown = session._why(RuntimeError("download failed"), "", asked)  # noqa: SLF001
+    assert "could not fetch a:b:1,c:d:2: it" in unknown
 
 
 def test_sessions_that_start_together(tmp_path: Path) -> None:
@@ -90,16 +111,16 @@ def test_sessions_that_start_together(tmp_path: Path) -> None:
     java.write_text(f"#!/bin/sh\n{says}; exit 1\n")
     java.chmod(0o755)
     conf = {"spark.jars.ivy": str(tmp_path / "ivy")}
-    call = f"session(conf={conf}, connector=True)"
+    call = f"session('local', {conf}, connector=True)"
     with ThreadPoolExecutor() as pool:
         told = [pool.submit(refused, call, JAVA_HOME=str(tmp_path)) for _ in range(3)]
     assert all("Spark does not start" in each.result() for each in told)
     assert log.read_text().split() == ["begin", "end"] * 3
 
 
-def test_a_session_that_is_there(spark: SparkSession) -> None:
+def test_a_session_that_is_there(java: SparkSession) -> None:
     """It is not taken over without a word; times are UTC, and it is quiet."""
     with pytest.raises(session.SparkProblem, match="runs in this process already"):
-        session.session()
-    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    assert spark.sparkContext.uiWebUrl is None
+        session.session("local")
+    assert java.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert java.sparkContext.uiWebUrl is None

@@ -211,17 +211,18 @@ def test_tables_have_their_schemas(
 ) -> None:
     """Tables have the right names, order and types; no plan contains Python."""
     from kohort.pipeline.silver import TABLE_FUNCTIONS
-    from kohort.pipeline.table_functions import EVENTS, Options
+    from kohort.pipeline.table_functions import EVENTS, Frames, Options
 
     folder = tmp_path_factory.mktemp("empty")
     events_ = as_run(history(1), "a")
-    frames = {EVENTS: frame(spark, folder, events_)}
+    frames = Frames(spark)
+    frames[EVENTS] = frame(spark, folder, events_)
     wanted = {p: table for p, table in BY_PATH.items() if p.startswith("silver/")}
     assert TABLE_FUNCTIONS.keys() == wanted.keys()
     for path, table in wanted.items():
-        frames[path] = TABLE_FUNCTIONS[path](frames, Options())
-        schema = [(field.name, field.dataType) for field in frames[path].schema]
+        made_ = TABLE_FUNCTIONS[path](frames, Options())
+        schema = [(field.name, field.dataType) for field in made_.schema]
         assert schema == [(field.name, field.dataType) for field in table.schema()]
-        check_plan(path, frames[path])
+        check_plan(path, made_)
         # A build stores each table before the next one reads it.
         frames[path] = spark.createDataFrame([], table.ddl)

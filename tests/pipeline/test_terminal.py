@@ -63,7 +63,7 @@ def test_a_closed_pipe_is_no_failure(
 ) -> None:
     """Noticed at the end, or in the middle; Python's own last flush fails neither."""
     monkeypatch.setattr(sys, "stdout", closed)
-    access = Access("lake", "auto", None, {}, None, None, [], None, Progress())
+    access = Access("lake", None, None, {}, None, None, [], Progress())
     with pytest.raises(SystemExit) as ended:
         perform(access, work)
     assert ended.value.code == code
