@@ -180,7 +180,8 @@ class BrokerClock:
         self._heap: list[tuple[float, int, _Timer]] = []
         self._order = itertools.count()
         self._cancelled = 0
-        # The clock's only callback in the event loop, and the time for which it is set.
+        # The clock's only callback in the event loop, and the time for which it is set;
+        # -inf for the next turn of the loop.
         self._alarm: asyncio.Handle | None = None
         self._alarm_at = math.inf
         self._until = -math.inf
@@ -209,9 +210,16 @@ class BrokerClock:
         """Calls `callback` once `now()` has reached `when`, in a later turn."""
         timer = _Timer(self, callback)
         heapq.heappush(self._heap, (when, next(self._order), timer))
-        if when < self._alarm_at:
+        if when < self._alarm_at or self._is_late(when):
             self._set_alarm()
         return timer
+
+    def _is_late(self, when: float) -> bool:
+        """Returns whether a timer is due at once, but the alarm is an overdue one.
+
+        The event loop calls that behind all that has arrived meanwhile.
+        """
+        return self._alarm_at != -math.inf and when <= self.now()
 
     def forget_one(self) -> None:
         """Counts a cancelled timer; drops them all when they are most of the heap."""
@@ -246,6 +254,7 @@ class BrokerClock:
         wait = first - self.now()
         if wait <= 0:
             self._alarm = self._loop.call_soon(self._ring)
+            self._alarm_at = -math.inf
         elif self.mode == "real" and first != math.inf:
             self._alarm = self._loop.call_later(wait, self._ring)
         else:

@@ -76,6 +76,22 @@ async def test_manual_time_stands_still() -> None:
     assert clock.now() == 1000.0
 
 
+async def test_a_late_timer_delays_none_that_is_due_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It fires before everything that the loop is asked for afterwards."""
+    passed = 0.0
+    monkeypatch.setattr("kohort.broker.clock.monotonic", lambda: passed)
+    clock = await new_clock("real")
+    fired: list[str] = []
+    clock.call_at(clock.now() + 1, lambda: fired.append("late"))
+    passed = 2.0
+    clock.call_at(clock.now(), lambda: fired.append("now"))
+    asyncio.get_running_loop().call_soon(fired.append, "next")
+    await asyncio.sleep(0)
+    assert fired == ["late", "now", "next"]
+
+
 async def test_timers_due_at_once_take_turns() -> None:
     """A timer that sets itself again lets the event loop run in between."""
     clock = await new_clock()
