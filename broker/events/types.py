@@ -96,7 +96,7 @@ class MoveRow(TypedDict):
     source: NotRequired[str | None]
     target: str
     is_return: bool
-    unread_ns: NotRequired[int | None]
+    gap_ns: NotRequired[int | None]
     count: int
     parts: list[PartRow]
 

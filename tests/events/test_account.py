@@ -98,7 +98,7 @@ def test_a_crash_counts_from_when_the_member_was_last_heard_of(
         (21.44 + sum(count * s for _, count, s in mine)) * SECOND, abs=SECOND / 1000
     )
     (moved,) = last.moves or ()
-    assert moved.unread_ns == pytest.approx(10.72 * SECOND, abs=SECOND / 1000)
+    assert moved.gap_ns == pytest.approx(10.72 * SECOND, abs=SECOND / 1000)
 
 
 def test_a_cooperative_member_that_leaves_and_returns(context: Context) -> None:
@@ -142,7 +142,7 @@ def test_a_gap_over_two_rebalances_is_counted_once(context: Context) -> None:
     assert gaps(second) == [("left", 2, 2.0), ("paused", 2, 2.0)]
     assert first.settled_ns == second.started_ns
     (moved,) = second.moves or ()
-    assert moved.unread_ns == pytest.approx(3.5 * SECOND, abs=SECOND / 1000)
+    assert moved.gap_ns == pytest.approx(3.5 * SECOND, abs=SECOND / 1000)
 
 
 def test_a_quiet_return_has_an_account_of_its_own(context: Context) -> None:

@@ -37,7 +37,7 @@ def test_an_expired_session(context: Context, trio: list[Member]) -> None:
     assert paused(last, found) == {"ana": 0.36, "cleo": 0.02}
     assert last.moves is not None
     assert (last.moved_count, last.kept_count) == (4, 8)
-    assert {seconds(m.unread_ns) for m in last.moves or ()} == {30.56}
+    assert {seconds(m.gap_ns) for m in last.moves or ()} == {30.56}
     assert found.explain(last) == (
         "Generation 3: ben's session expired 30.0 s after it was last heard of; "
         "waited 0.54 s for ana and cleo, 0.34 s of it for cleo; all joined; "

@@ -38,7 +38,7 @@ def test_cooperative_members_work_on(context: Context) -> None:
     assert halfway.moves is not None
     assert halfway.given_up == (Holding(ana.member_id, {"t": (2, 3)}),)
     assert last.moves is not None
-    assert [(m.source, m.target, seconds(m.unread_ns)) for m in last.moves] == [
+    assert [(m.source, m.target, seconds(m.gap_ns)) for m in last.moves] == [
         (ana.member_id, ben.member_id, 0.3)
     ]
     assert [(r.cause, r.count, seconds(r.duration_ns)) for r in last.unread] == [

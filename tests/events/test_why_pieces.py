@@ -76,7 +76,7 @@ def check(events: Sequence[Event]) -> History:
             assert each.started_ns <= row.since_ns <= row.until_ns
             assert row.until_ns <= (found.facts.until_ns or 0)
         if each.moves is not None:
-            assert all(m.unread_ns is None or m.unread_ns >= 0 for m in each.moves)
+            assert all(m.gap_ns is None or m.gap_ns >= 0 for m in each.moves)
         for gap in each.unread:
             assert gap.since_ns < gap.until_ns <= each.settled_ns
             assert gap.count == count(gap.parts)

@@ -136,7 +136,7 @@ class Move:
     source: str | None
     target: str
     is_return: bool
-    unread_ns: int | None
+    gap_ns: int | None
     count: int
     parts: Parts
 

@@ -101,7 +101,7 @@ ROWS: Mapping[str, tuple[Field, ...]] = {
             "the target's process owned them before the source did",
         ),
         Field(
-            "unread_ns",
+            "gap_ns",
             "long",
             "time that each of them had no reader before the target got its assignment,"
             " over all rebalances; null: unknown",
