@@ -302,8 +302,12 @@ class Broker:
         await self.start()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: object, traceback: object
+    ) -> None:
         await self.stop()
+        if kind is None and self._faults is not None:
+            self._faults.raise_errors()
 
     def __enter__(self) -> Self:
         """Starts in a separate thread; when it returns, clients can connect."""

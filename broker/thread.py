@@ -83,7 +83,7 @@ class LoopThread:
             BaseExceptionGroup: of `faults`.
         """
         if self.faults:
-            raise BaseExceptionGroup("errors of kohort itself", self.faults)
+            raise BaseExceptionGroup("errors in the broker's thread", self.faults)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Calls a function on the loop and waits for its result.

@@ -31,7 +31,7 @@ def _call(
 
 
 class Faults:
-    """Rules that make the broker fail, delay or disconnect."""
+    """Rules, and functions, that make the broker fail, delay or disconnect."""
 
     def __init__(self, thread: BrokerThread) -> None:
         self.thread = thread
@@ -46,6 +46,8 @@ class Faults:
     clear = _call(BrokerFaults.clear)
     load = _call(BrokerFaults.load)
 
+    on = _call(BrokerFaults.on)
+    off = _call(BrokerFaults.off)
     fail = _call(BrokerFaults.fail)
     delay = _call(BrokerFaults.delay)
     disconnect = _call(BrokerFaults.disconnect)

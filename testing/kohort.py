@@ -64,6 +64,7 @@ class Kohort:
         self.bootstrap_servers = broker.bootstrap_servers
         self.clock = Clock(self._thread, self._waits)
         self.faults = faults = Faults(self._thread)
+        self.on = faults.on
         self.fail = faults.fail
         self.delay = faults.delay
         self.disconnect = faults.disconnect
@@ -319,13 +320,16 @@ class Kohort:
 
         topics = self.broker.cluster.topics.by_name
         rules = [rule for rule in self.broker.faults.rules if not rule.strikes]
-        return [miss(rule, self.broker.requests.find(), topics) for rule in rules]
+        missed = [miss(rule, self.broker.requests.find(), topics) for rule in rules]
+        functions = self.broker.faults.functions
+        return missed + [f"{each}" for each in functions if not each.calls]
 
     def close(self) -> None:
         """Kills the processes, and stops the broker; the fixture calls it.
 
         Raises:
-            BaseExceptionGroup: errors of kohort itself that no client has seen.
+            BaseExceptionGroup: errors in its thread that no client has seen; those of
+                functions that were given to `on`.
         """
         try:
             for process in self.processes:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, ClassVar, Final, cast
@@ -29,6 +29,7 @@ from kohort.broker.connection import Connection
 from kohort.broker.dispatch import ROUTES, Route, Routes
 from kohort.broker.faults.answers import error_answer
 from kohort.broker.faults.facts import Facts
+from kohort.broker.faults.functions import Change
 from kohort.broker.faults.link import Link
 from kohort.broker.faults.plan import (
     ANSWER,
@@ -37,6 +38,7 @@ from kohort.broker.faults.plan import (
     THROTTLE,
     Faults,
     chance,
+    kind_of,
 )
 from kohort.broker.faults.requests import Recorded
 from kohort.broker.faults.rows import Errors, has_rows, is_of_rows, split
@@ -326,20 +328,39 @@ class FaultyRoute(Route):
             return
         faults = connection.faults
         request.__class__ = FaultyRequest
-        struck = faults.strike(facts)
+        asked = faults.intercept(facts)
+        if asked is None:
+            struck = faults.strike(facts)
+        else:
+            struck = {kind_of(rule): rule for rule in asked.rules}
         link = faults.link(connection)
         link.struck, link.keepers = struck, facts.keepers
         link.errors = link.row = None
+        link.change = None if asked is None else asked.changes
         if faults.requests.is_on:
             link.row = _recorded(facts, struck)
             faults.requests.add(link.row)
-        rule = struck.get(DECISION)
+        if asked is not None and asked.response is not None:
+            request.finish(None if _is_without_acks(request) else asked.response)
+        else:
+            yield from self._decide(facts, struck.get(DECISION), connection, link)
+
+    def _decide(
+        self,
+        facts: Facts,
+        rule: Rule | None,
+        connection: FaultyConnection,
+        link: Link,
+    ) -> Work:
+        """Handles the request, or does what the rule says."""
+        request = facts.request
         if rule is None:
             yield from self._handled(request)
         elif rule.error is not None:
             yield from self._fail(facts, rule, link)
         elif rule.stale:
-            cast("FaultyRequest", request).answer_again(faults.kept(rule, request))
+            kept = connection.faults.kept(rule, request)
+            cast("FaultyRequest", request).answer_again(kept)
         elif rule.duplicate:
             shadow = _shadow(request, link)
             link.shadows.append(shadow)
@@ -469,11 +490,26 @@ class FaultyRequest(Request):
             else:
                 answer = link.errors.join(self._format.decoded(answer))
             link.errors = None
+        if link is not None and link.change is not None:
+            answer = self._by_function(link.change, answer)
+            link.change = None
         rule = None if link is None else link.struck.get(THROTTLE)
         if rule is None or rule.is_over:
             return super()._changed(answer)
         self.throttle_ms = max(self.throttle_ms, rule.throttle_ms or 0)
         return self._throttled(answer)
+
+    def _by_function(self, change: Change, answer: Any) -> Any:
+        """The answer as a function of `Faults.on` changes it."""
+        if answer is None:
+            return None
+        try:
+            return change(self._format.decoded(answer))
+        except Exception as error:  # noqa: BLE001 - any error of the user's code
+            connection = cast("FaultyConnection", self.peer)
+            connection.faults.function_failed(error)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            return _result_of(error_answer(self, code, "a function has failed"))
 
     def _count(self, errors: AbstractSet[int] | None) -> None:
         """Counts the request, and completes its row in the record of requests."""
@@ -500,6 +536,15 @@ class FaultyRequest(Request):
             self.node,
             peer,
         )
+
+
+def _result_of(work: Generator[None, None, Any]) -> Any:
+    """The result of some work, done at once."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
 
 
 class Unheard:

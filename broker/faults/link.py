@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kohort.broker.clock import Timer
+from kohort.broker.faults.functions import Change
 from kohort.broker.faults.requests import Recorded
 from kohort.broker.faults.rows import Errors
 from kohort.broker.faults.rule import Rule
@@ -19,6 +20,7 @@ class Link:
         struck: the rules that struck the current request, by kind.
         errors: those of its rows that a rule has struck; None if it is struck as a
             whole, or not at all.
+        change: what a function has decided to do with the response.
         keepers: rules that will repeat its response.
         row: its row in the recorder.
         late: the waiting response: its request, and its parts.
@@ -34,6 +36,7 @@ class Link:
     """
 
     __slots__ = (
+        "change",
         "due",
         "errors",
         "gate",
@@ -53,6 +56,7 @@ class Link:
     def __init__(self) -> None:
         self.struck: dict[str, Rule] = {}
         self.errors: Errors | None = None
+        self.change: Change | None = None
         self.keepers: list[Rule] = []
         self.row: Recorded | None = None
         self.late: tuple[Request, list[Buffer], Rule | None] | None = None
@@ -73,6 +77,7 @@ class Link:
             self.late is not None
             or self.gate is not None
             or self.is_silent
+            or self.change is not None
             or bool(self.struck or self.shadows)
         )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from kohort.broker import telemetry
 from kohort.broker.clock import Timer
 from kohort.broker.cluster.cluster import Cluster, Node
 from kohort.broker.connection import Connection
@@ -14,10 +15,18 @@ from kohort.broker.coordinator.effects import Notice, Who
 from kohort.broker.coordinator.events import Client
 from kohort.broker.events.bus import Events
 from kohort.broker.faults.facts import Facts
+from kohort.broker.faults.functions import Function, Intercepted
 from kohort.broker.faults.link import Link
 from kohort.broker.faults.requests import Requests
-from kohort.broker.faults.rule import SEED, FaultError, Rule, UnknownFaultError
+from kohort.broker.faults.rule import (
+    SEED,
+    SELECTORS,
+    FaultError,
+    Rule,
+    UnknownFaultError,
+)
 from kohort.broker.request import Request
+from kohort.protocol.errors import ErrorCode
 
 DECISION: Final = "decision"
 """The request is not handled as usual."""
@@ -33,6 +42,8 @@ MOST_KEPT: Final = 1000
 MOST_KEPT_BYTES: Final = 64 * 1024 * 1024
 """Bytes of the responses that all rules keep."""
 _ANSWER_EFFECTS: Final = frozenset({"corrupt", "truncate", "trickle_ms"})
+
+log = telemetry.Logger("faults")
 
 Struck = dict[str, Rule]
 """The rules that struck a request, by their kind: at most one of each kind."""
@@ -102,6 +113,8 @@ class Faults:
         self.links: dict[Connection, Link] = {}
         self.changed: Callable[[], object] = lambda: None
         self._rules: dict[int, Rule] = {}
+        self._functions: dict[int, Function] = {}
+        self._errors: list[Exception] = []
         self._last_id = 0
         self._timers: dict[int, Timer] = {}
         self._by_kind: dict[str, list[Rule]] = {}
@@ -169,7 +182,8 @@ class Faults:
         return rule
 
     def clear(self) -> None:
-        """Removes all rules."""
+        """Removes all rules and functions."""
+        self._functions.clear()
         for rule in self.rules:
             self._forget(rule)
         self._update()
@@ -256,6 +270,84 @@ class Faults:
         """Delays requests and responses at random, on some connections more."""
         return self.add({"jitter_ms": up_to_ms, "seed": seed, **keys})
 
+    # -- functions
+
+    def on(
+        self, /, api: str | Sequence[str], function: Callable[[Intercepted], object]
+    ) -> Function:
+        """Calls a function with each request of an API, or of several.
+
+        It is called on the broker's loop, before any rule, and must not block. If it
+        raises, the request gets UNKNOWN_SERVER_ERROR, and the end of the broker's
+        ``with`` block, or of the test, raises the error.
+
+        Args:
+            api: the name of the API, or a list of names.
+            function: takes the request, and may decide about it; see `Intercepted`.
+
+        Returns:
+            The function in the plan, for `off`.
+
+        Raises:
+            FaultError: there is no such API.
+        """
+        names = cast("tuple[str, ...]", SELECTORS["api"].check("api", api))
+        self._last_id += 1
+        found = Function(self._last_id, names, function)
+        self._functions[found.id] = found
+        self._update()
+        return found
+
+    def off(self, function: Function) -> None:
+        """Removes a function.
+
+        Raises:
+            UnknownFaultError: it was removed before.
+        """
+        if self._functions.pop(function.id, None) is None:
+            raise UnknownFaultError(f"{function} was removed before")
+        self._update()
+
+    @property
+    def functions(self) -> list[Function]:
+        """The functions, in the order in which they were added."""
+        return [*self._functions.values()]
+
+    def intercept(self, facts: Facts) -> Intercepted | None:
+        """Calls the functions of a request's API, until one of them decides."""
+        api = facts.request.api.name
+        for each in self.functions:
+            if api not in each.api:
+                continue
+            each.calls += 1
+            asked = Intercepted(facts, each)
+            try:
+                each.function(asked)
+            except Exception as error:  # noqa: BLE001 - any error of the user's code
+                self.function_failed(error)
+                asked = Intercepted(facts, each)
+                asked.fail(ErrorCode.UNKNOWN_SERVER_ERROR.name)
+            if not asked.passes:
+                for rule in asked.rules:
+                    self._publish(rule, facts)
+                return asked
+        return None
+
+    def function_failed(self, error: Exception) -> None:
+        """Logs an error of a function, and keeps it for `raise_errors`."""
+        log.error("fault_function_failed", exc_info=error)
+        self._errors.append(error)
+
+    def raise_errors(self) -> None:
+        """Raises the errors of functions.
+
+        Raises:
+            ExceptionGroup: there are some.
+        """
+        errors, self._errors = self._errors, []
+        if errors:
+            raise ExceptionGroup("functions given to `on` have failed", errors)
+
     def _add(self, api: str | Sequence[str] | None, keys: Mapping[str, Any]) -> Rule:
         return self.add(keys if api is None else {"api": api, **keys})
 
@@ -306,7 +398,9 @@ class Faults:
         self.reads_topics = any(
             rule.topic is not None or rule.partition is not None for rule in rules
         )
-        self.is_active = bool(rules or self.requests.is_on or self.response_delay)
+        self.is_active = bool(
+            rules or self._functions or self.requests.is_on or self.response_delay
+        )
         self.changed()
 
     # -- strikes

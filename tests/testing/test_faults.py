@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kohort.broker.faults.functions import Intercepted
 from kohort.broker.faults.rule import FaultError
+from kohort.broker.server import Broker
 from kohort.testing import Kohort
 from kohort.testing.report import sections
 from kohort.testing.starting import start
@@ -132,3 +134,50 @@ def test_a_rule_shows_what_was_given(kohort: Kohort) -> None:
         "Rule(api='Heartbeat', group='billing', nth=3, error='NOT_COORDINATOR',"
         " matches=0, strikes=0)"
     )
+
+
+def test_a_function(kohort: Kohort) -> None:
+    """It decides about each request; the call that adds it needs no await."""
+    generations: list[int | None] = []
+
+    def third_fails(asked: Intercepted) -> None:
+        generations.append(asked.generation)
+        if len(generations) == 3:
+            asked.fail("COORDINATOR_LOAD_IN_PROGRESS")
+
+    kohort.on("Heartbeat", third_fails)
+    ben = kohort.member("billing")
+    ben.join()
+    ben.sync()
+    errors = [ben.heartbeat().error for _ in range(3)]
+    assert errors == ["NONE", "NONE", "COORDINATOR_LOAD_IN_PROGRESS"]
+    assert generations == [1, 1, 1]
+
+
+def test_a_function_that_fails_fails_the_test(request: pytest.FixtureRequest) -> None:
+    """At its end, with the error of the function."""
+    kohort = start(request)
+    names: dict[str, str] = {}
+    kohort.on("JoinGroup", lambda asked: asked.fail(names[asked.api]))
+    assert kohort.member("billing").join().error == "UNKNOWN_SERVER_ERROR"
+    with pytest.raises(BaseExceptionGroup) as raised:
+        kohort.close()
+    (group,) = raised.value.exceptions
+    assert isinstance(group, BaseExceptionGroup)
+    assert [type(error) for error in group.exceptions] == [KeyError]
+
+
+def test_a_function_that_was_never_called_is_reported(kohort: Kohort) -> None:
+    """Beside the rules that have struck nothing."""
+    kohort.on(["OffsetCommit", "Heartbeat"], lambda asked: None)
+    assert kohort.misses() == ["on(OffsetCommit, Heartbeat): never called"]
+
+
+def test_a_function_of_a_broker_in_a_with_block() -> None:
+    """The end of the block raises its errors."""
+    broker = Broker()
+    broker.__enter__()
+    broker.call(broker.faults.on, "JoinGroup", lambda asked: 1 / 0)
+    assert Kohort(broker).member("billing").join().error == "UNKNOWN_SERVER_ERROR"
+    with pytest.raises(BaseExceptionGroup):
+        broker.__exit__(None, None, None)
