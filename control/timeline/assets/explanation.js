@@ -18,7 +18,7 @@ function explainRebalance(panel, each) {
     explainMembers(group, account),
     explainPartitions(group, account),
   ] : [explainUnderWay(each)];
-  return [title, panel.when(each.at), explainCause(each), explainInWords(panel, group, isEvidence, each.key), ...parts, explainNeighbours(panel, each)];
+  return [title, panel.when(each.at), explainCause(each), explainInWords(panel, group, isEvidence, each), ...parts, explainNeighbours(panel, each)];
 }
 
 const heading = (text) => make("h3", {}, text);
@@ -40,20 +40,20 @@ function explainCause(each) {
   return make("p", { class: "cause" }, causeText(each) + quoted(reason) + (from ? ` The group was ${from}.` : ""));
 }
 
-/** The sentence of `kohort why` about a rebalance, and the findings that it or another event is evidence for. */
-function explainInWords(panel, group, isEvidence, key = null) {
+/** The sentence of a rebalance, from its account, and the findings that it or another event is evidence for. */
+function explainInWords(panel, group, isEvidence, rebalance = null) {
   const { model, chart } = panel;
   const told = make("div", { class: "advice", hidden: true });
   const say = () => {
-    const sentences = model.explanations.get(key) ?? [];
+    const words = rebalance?.account?.words;
     const found = (model.findings.get(group.name) ?? []).filter((finding) => finding.evidence.some(isEvidence));
     told.replaceChildren(
-      ...sentences.map((text) => paragraph(shown(text, 4000))),
+      ...(words ? [paragraph(shown(words, 4000))] : []),
       ...found.map(({ title }) => make("p", { class: "found" }, `Finding: ${shown(title, 400)}`)));
     told.hidden = !told.childElementCount;
   };
   say();
-  if (chart.isLive) askWhy(model, group.name).then(say);
+  if (chart.isLive) askFindings(model, group.name).then(say);
   return told;
 }
 
