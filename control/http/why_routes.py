@@ -29,8 +29,7 @@ def operations(broker: Broker) -> list[Operation]:
     async def explain_group(query: WhyQuery) -> dict[str, Any]:
         """Explains the rebalances of a group.
 
-        There are `sentences`, lists by the event that each rebalance began with
-        ("run/node/sequence"), `findings`, and all of it as one `text`.
+        There are `findings`, and its rebalances and these as one `text`.
         """
         # The first question loads it: brokers start sooner.
         from kohort.control.why.history import history
@@ -45,11 +44,7 @@ def operations(broker: Broker) -> list[Operation]:
             if query.full:
                 return found.as_json()
             findings = [each.as_json() for each in found.findings]
-            return {
-                "text": found.text(),
-                "sentences": found.sentences(),
-                "findings": findings,
-            }
+            return {"text": found.text(), "findings": findings}
 
         # A third of a second for 20,000 events, and the broker has other work.
         return await asyncio.to_thread(explained)

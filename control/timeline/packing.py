@@ -43,10 +43,8 @@ class Packing:
         self._accounts: set[str] = set()
         found = histories(self._each(lines))
         self.groups = bool(found)
-        self._sentences: dict[str, list[str]] = {}
         self._findings: dict[str, list[dict[str, Any]]] = {}
         for group, history in found.items():
-            self._sentences.update(history.sentences())
             if history.findings:
                 self._findings[group] = [each.as_json() for each in history.findings]
             accounts: list[Account | UnreadAccount] = [*history.rebalances]
@@ -62,9 +60,7 @@ class Packing:
         """The page, of a file with this name; nothing can be added any more."""
         self._bytes.write(self._gzip.flush())
         events = base64.b64encode(self._bytes.getbuffer()).decode()
-        return file_page(
-            events, name=name, sentences=self._sentences, findings=self._findings
-        )
+        return file_page(events, name=name, findings=self._findings)
 
     def _add(self, line: bytes) -> None:
         self._bytes.write(self._gzip.compress(line + b"\n"))

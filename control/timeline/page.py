@@ -67,7 +67,6 @@ def file_page(
     events: str,
     *,
     name: str,
-    sentences: Mapping[str, list[str]],
     findings: Mapping[str, list[dict[str, Any]]],
 ) -> Page:
     """A page that shows these events and loads nothing else.
@@ -75,15 +74,12 @@ def file_page(
     Args:
         events: a line of JSON for each, gzip, base64; runs one after the other.
         name: of the file, for the title.
-        sentences: the output of `kohort why` about rebalances, by the
-            "run/node/sequence" of their ``rebalance_started``.
         findings: of each group, as JSON's types.
     """
-    why = {"sentences": sentences, "findings": findings}
     data = (
         _data("events", "application/gzip", events)
         + "\n"
-        + _data("why", "application/json", _json(why))
+        + _data("found", "application/json", _json(findings))
     )
     return _page(
         "file", f"{name} - kohort timeline", connect="'none'", source=name, data=data

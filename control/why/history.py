@@ -117,13 +117,6 @@ class History:
                 lines.append(f"  - and {finding.evidence_count - len(shown)} more")
         return "\n".join(lines)
 
-    def sentences(self) -> dict[str, list[str]]:
-        """Explanations by the event that each rebalance began with.
-
-        Keys are "run/node/sequence".
-        """
-        return {each.key: [self.explain(each)] for each in self.facts.rebalances}
-
     def as_json(self) -> dict[str, Any]:
         """JSON's types: the same as `kohort why --json` prints."""
         facts = self.facts

@@ -292,7 +292,7 @@ async def test_a_broker_without_the_group() -> None:
 
 
 async def test_explanations_over_http() -> None:
-    """Sentences by the event that a rebalance began with; nothing of no group."""
+    """An unknown group has a text, and no findings."""
     app = web.Application()
     async with Broker() as broker:
         app.add_routes(each.route() for each in operations(broker))
@@ -305,7 +305,7 @@ async def answers_nothing(app: web.Application) -> None:
         assert (await client.get("/why.json")).status == 400
         answer = await client.get("/why.json", params={"group": "g"})
         text = "group g: no events"
-        assert await answer.json() == {"text": text, "sentences": {}, "findings": []}
+        assert await answer.json() == {"text": text, "findings": []}
         answer = await client.get("/why.json", params={"group": "g", "full": "true"})
         assert (await answer.json())["summary"] == text
 
@@ -320,9 +320,7 @@ def test_every_group_of_a_file(stream: Stream) -> None:
     found = histories([lost, *stream.events, *other.events])
     assert {g: len(h.rebalances) for g, h in found.items()} == {"g": 2, "other": 1}
     assert all(h.facts.gaps == [(1, 2)] for h in found.values())
-    started = next(e for e in other.events if e["kind"] == "rebalance_started")
-    key = f"run-1/0/{started['sequence']}"
-    assert found["other"].sentences()[key][0].startswith("Generation 1: eli was")
+    assert found["other"].explain(found["other"].last).startswith("Generation 1: eli ")
 
 
 def test_the_example_of_the_documents(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ class Scripted:
         await self._runner.cleanup()
 
     async def _why(self, _: web.Request) -> web.Response:
-        return web.json_response({"sentences": {}, "findings": self.findings})
+        return web.json_response({"findings": self.findings})
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

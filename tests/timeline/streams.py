@@ -17,11 +17,12 @@ from typing import Any
 from tests.coordinator.context import Context
 from tests.coordinator.driver import START, Pending
 from tests.coordinator.member import Member, subscribed
+from tests.events.build import own_fields
 
 from kohort.broker.clock import ns
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.events import Client, Leave, LeavingMember
-from kohort.broker.events.account import Accounts
+from kohort.broker.events.findings.fold import Folding
 from kohort.broker.events.schema import SCHEMA_VERSION
 from kohort.control.timeline.packing import event_of
 from kohort.protocol.consumer import Assignment, TopicPartitions, encode
@@ -274,7 +275,7 @@ def merge(
     """One stream of a single node: by time, counted, with accounts of rebalances."""
     every = [*also, *(event for scene in scenes for event in scene.events())]
     every.sort(key=lambda event: event["time_ns"])
-    accounts = Accounts()
+    folding = Folding()
     numbered: list[Event] = []
 
     def number(event: Event) -> Event:
@@ -285,8 +286,8 @@ def merge(
 
     for event in every:
         if event["kind"] not in without:
-            for account in accounts.take_all(number(event)):
-                number(event_of(account))
+            for account in folding.take(number(event)):
+                number({**event_of(account), **own_fields(account, folding)})
     return numbered
 
 

@@ -65,17 +65,18 @@ def test_a_file_becomes_a_page(
 
 
 def test_the_page_has_the_words_of_kohort_why(file: Path, tmp_path: Path) -> None:
-    """Each rebalance is explained, by the event that it began with."""
+    """Each rebalance has an account with its sentence."""
     page = tmp_path / "page.html"
     run(file, "-o", page)
-    told = json.loads(dict(DATA.findall(page.read_text()))["why"])["sentences"]
-    rebalances = [
-        f"{event['run']}/{event['node']}/{event['sequence']}"
-        for event in packed(page.read_text())
-        if event["kind"] == "rebalance_started"
-    ]
-    assert set(rebalances) == set(told)
-    assert all(sentences for sentences in told.values())
+    events = packed(page.read_text())
+    told = {
+        event["started_sequence"]: event["words"]
+        for event in events
+        if event["kind"] == "rebalance_account"
+    }
+    started = [e["sequence"] for e in events if e["kind"] == "rebalance_started"]
+    assert {*started} == told.keys()
+    assert all(words.endswith(".") for words in told.values())
 
 
 def test_accounts_that_are_missing_are_added(
@@ -93,6 +94,7 @@ def test_accounts_that_are_missing_are_added(
     written = [event for event in events if event["kind"] == "rebalance_account"]
     assert len(added) == len(written)
     assert not any("sequence" in event for event in added)
+    assert all(event["words"] for event in added)
     assert {event["unread_ns"] for event in added} == {
         event["unread_ns"] for event in written
     }
@@ -274,9 +276,9 @@ def test_the_same_events_make_the_same_page(events: list[streams.Event]) -> None
 
 
 def test_names_cannot_leave_their_place() -> None:
-    """A file's name and an explanation are text, whatever is in them."""
+    """A file's name and a finding are text, whatever is in them."""
     evil = "</script><script>alert(1)</script>"
-    page = file_page("", name=evil, sentences={evil: [evil]}, findings={})
+    page = file_page("", name=evil, findings={evil: [{"title": evil}]})
     assert evil not in page.html
 
 

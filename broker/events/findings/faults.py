@@ -108,6 +108,8 @@ def meanwhile(rebalance: Account, facts: Facts) -> list[Strike]:
 
 def _losing(facts: Facts, since_ns: int, until_ns: int) -> list[Strike]:
     """The strikes of a time, without jitter."""
+    if not facts.strikes:
+        return []
     first = bisect_left(facts.strikes, since_ns, key=lambda strike: strike.at_ns)
     last = bisect_right(facts.strikes, until_ns, key=lambda strike: strike.at_ns)
     return [strike for strike in facts.strikes[first:last] if strike.effect != "jitter"]

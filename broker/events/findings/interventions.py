@@ -33,6 +33,8 @@ def moved_ns(facts: Facts, since_ns: int, until_ns: int) -> int:
 
 def advances_in(facts: Facts, since_ns: int, until_ns: int) -> Sequence[Advance]:
     """The advances of the clock that have a part of a time."""
+    if not facts.advances:
+        return ()
     first = bisect_right(facts.advances, since_ns, key=lambda each: each.until_ns)
     last = bisect_left(facts.advances, until_ns, key=lambda each: each.at_ns)
     return facts.advances[first:last]

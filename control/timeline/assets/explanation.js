@@ -1,5 +1,5 @@
 "use strict";
-// The explanation of a rebalance: its account as headings, sentences and tables.
+// The explanation of a rebalance: the sentence of its account, and the rows of it as tables.
 
 const MOST_ROWS = 40;
 const MOST_PIECES = 5; // of a duration: the longest
@@ -18,7 +18,7 @@ function explainRebalance(panel, each) {
     explainMembers(group, account),
     explainPartitions(group, account),
   ] : [explainUnderWay(each)];
-  return [title, panel.when(each.at), explainCause(each), explainInWords(panel, group, isEvidence, each.key), ...parts, explainNeighbours(panel, each)];
+  return [title, panel.when(each.at), account?.words ? null : explainCause(each), explainInWords(panel, group, isEvidence, each), ...parts, explainNeighbours(panel, each)];
 }
 
 const heading = (text) => make("h3", {}, text);
@@ -40,20 +40,20 @@ function explainCause(each) {
   return make("p", { class: "cause" }, causeText(each) + quoted(reason) + (from ? ` The group was ${from}.` : ""));
 }
 
-/** The sentence of `kohort why` about a rebalance, and the findings that it or another event is evidence for. */
-function explainInWords(panel, group, isEvidence, key = null) {
+/** The sentence of a rebalance, from its account, and the findings that it or another event is evidence for. */
+function explainInWords(panel, group, isEvidence, rebalance = null) {
   const { model, chart } = panel;
   const told = make("div", { class: "advice", hidden: true });
   const say = () => {
-    const sentences = model.explanations.get(key) ?? [];
+    const words = rebalance?.account?.words;
     const found = (model.findings.get(group.name) ?? []).filter((finding) => finding.evidence.some(isEvidence));
     told.replaceChildren(
-      ...sentences.map((text) => paragraph(shown(text, 4000))),
+      ...(words ? [paragraph(shown(words, 4000))] : []),
       ...found.map(({ title }) => make("p", { class: "found" }, `Finding: ${shown(title, 400)}`)));
     told.hidden = !told.childElementCount;
   };
   say();
-  if (chart.isLive) askWhy(model, group.name).then(say);
+  if (chart.isLive) askFindings(model, group.name).then(say);
   return told;
 }
 
@@ -92,11 +92,9 @@ function explainDuration({ group }, account) {
 
 function explainUnread(panel, { group }, account) {
   const rows = [...account.unread].sort((a, b) => (b.until_ns - b.since_ns) * b.count - (a.until_ns - a.since_ns) * a.count);
-  if (!rows.length) return [heading("Partitions without a reader"), paragraph("None.")];
-  const empty = account.unread_empty_ns ? ` Another ${partitionTime(account.unread_empty_ns)} while the group was Empty.` : "";
+  if (!rows.length) return null;
   return [
     heading("Partitions without a reader"),
-    paragraph(`${partitionTime(account.unread_ns)} without a reader.${empty}`),
     tableOf(["Partitions", "For", "Last owner", "Next owner"], rows, (row) => [
       partsText(row.parts),
       duration((row.until_ns - row.since_ns) / 1e6),
@@ -111,10 +109,6 @@ function explainWaits(panel, each, account) {
   const waits = [...account.waits].sort((a, b) => b.waited_ns - a.waited_ns);
   if (!waits.length) return null;
   const [longest] = waits;
-  const absent = waits.filter((wait) => !wait.came);
-  const text = absent.length
-    ? `${few(absent.map((wait) => group.nameOf(wait.member_id)))} did not rejoin; the other members waited ${duration(absent[0].waited_ns / 1e6)}.`
-    : `${group.nameOf(longest.member_id)} rejoined last, ${duration(longest.waited_ns / 1e6)} after the rebalance began.`;
   const pauses = pausesOf(account);
   const cells = (wait) => {
     const bar = make("span", { class: "bar" });
@@ -127,10 +121,8 @@ function explainWaits(panel, each, account) {
       duration(pauses.get(wait.member_id)),
     ];
   };
-  const paused = account.paused_ns ? ` Processing paused for ${duration(account.paused_ns / 1e6)}, summed over all members.` : "";
   return [
     heading("Members that the group waited for"),
-    paragraph(text + paused),
     tableOf(["Member", "Rejoined after", make("span", { class: "hidden" }, "Compared"), "Paused"], waits, cells, "more member"),
   ];
 }
@@ -161,21 +153,11 @@ function explainMembers(group, account) {
 function explainPartitions(group, account) {
   const { moves, given_up: givenUp } = account;
   if (!moves) return null;
-  const said = [
-    account.moved_count ? `${count(account.moved_count, "partition")} moved to another member` : null,
-    account.kept_count ? `${numbers.format(account.kept_count)} stayed` : null,
-    account.first_count ? `${numbers.format(account.first_count)} had no known owner before` : null,
-    account.given_up_count ? `${numbers.format(account.given_up_count)} revoked, to be assigned in the next generation` : null,
-  ].filter(Boolean).join(", ");
   const rows = [
     ...moves.map((move) => [partsText(move.parts), move.source ? group.nameOf(move.source) : "\u2013", `${group.nameOf(move.target)}${move.is_return ? " (returned)" : ""}`]),
     ...givenUp.map((row) => [partsText(row.parts), group.nameOf(row.member_id), "\u2013"]),
   ];
-  return [
-    heading("Partitions"),
-    paragraph(said ? `${said}.` : "No partition moved."),
-    rows.length ? tableOf(["Partitions", "From", "To"], rows, (row) => row, "more move") : null,
-  ];
+  return rows.length ? [heading("Partitions"), tableOf(["Partitions", "From", "To"], rows, (row) => row, "more move")] : null;
 }
 
 function explainNeighbours(panel, each) {

@@ -43,7 +43,7 @@ class Findings {
       const settled = group.rebalances.filter(({ account }) => account).length + group.rebalances.length;
       if (this.asked.get(group.name) === settled) continue;
       this.asked.set(group.name, settled);
-      await askWhy(this.model, group.name);
+      await askFindings(this.model, group.name);
     }
     this.show();
   }

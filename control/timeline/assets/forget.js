@@ -31,8 +31,6 @@ function forgetBefore(model, before) {
     forgetOfGroup(group, before);
     if (!group.lanes.length && group.last < before) model.groups.delete(group.name);
   }
-  const kept = new Set([...model.groups.values()].flatMap((group) => group.rebalances.map(({ key }) => key)));
-  for (const key of model.explanations.keys()) if (!kept.has(key)) model.explanations.delete(key);
   model.shape += 1;
 }
 

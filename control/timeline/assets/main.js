@@ -212,8 +212,7 @@
 
   async function showFile() {
     const bad = await readPage(model, (text) => setStatus("loading", text));
-    const { sentences, findings: found } = JSON.parse(byId("why").textContent);
-    keepWhy(model, sentences, found);
+    for (const [group, found] of Object.entries(JSON.parse(byId("found").textContent))) model.findings.set(group, found);
     if (model.lanes > 60) chart.rowHeight = 18;
     chart.now = model.end;
     chart.fit();

@@ -238,7 +238,6 @@ class Model {
     this.version = 0; // grows with each event
     this.shape = 0; // grows with groups and lanes
     this.runs = new Map();
-    this.explanations = new Map(); // run/node/sequence -> sentences
     this.findings = new Map(); // group -> findings of `kohort why`
     this.seen = new Map(); // run/node -> the sequence of its last event
     this.lastOf = new Map(); // run/node -> when that was

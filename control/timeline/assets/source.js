@@ -138,21 +138,14 @@ class LiveSource {
   }
 }
 
-/** Asks a broker for the sentences and findings of `kohort why`; false: it has none. */
-async function askWhy(model, group) {
+/** Asks a broker for the findings of `kohort why`; false: it has none. */
+async function askFindings(model, group) {
   try {
     const answer = await fetch(`why.json?group=${encodeURIComponent(group)}`, { signal: AbortSignal.timeout(10_000) });
     if (!answer.ok) return false;
-    const { sentences, findings } = await answer.json();
-    keepWhy(model, sentences, { [group]: findings });
+    model.findings.set(group, (await answer.json()).findings);
     return true;
   } catch {
     return false; // the page has the accounts
   }
-}
-
-/** Keeps what `kohort why` prints: sentences by rebalance, findings by group. */
-function keepWhy(model, sentences, findings) {
-  for (const [key, texts] of Object.entries(sentences)) model.explanations.set(key, texts);
-  for (const [group, found] of Object.entries(findings)) model.findings.set(group, found);
 }
