@@ -29,6 +29,7 @@ from tests.pipeline.played_scenes import (
 
 from kohort.control.why import Finding, history
 
+pytestmark = pytest.mark.long
 PAGE = Path(__file__).parents[2] / "docs/reference/why.md"
 SOMETHING = ("session-too-short", "crashed", "rolling-restart")
 """Findings that advise a setting only where it helps."""

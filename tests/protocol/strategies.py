@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -139,15 +140,25 @@ def messages(
     return st.builds(cls, *values)
 
 
-def plain_messages(side: Side) -> tuple[Any, Any]:
-    """A message with all default values, and one with a value in every field."""
-    return side.declared(), filled(side.declared, side.version)
+def plain_messages(side: Side) -> Iterator[Any]:
+    """Messages that together have every field of a version, and every null."""
+    yield side.declared()
+    for nulls in Nulls:
+        yield filled(side.declared, side.version, nulls)
+
+
+class Nulls(enum.Enum):
+    """The nullable fields that are null."""
+
+    NONE = enum.auto()
+    VALUES = enum.auto()
+    STRUCTS = enum.auto()
 
 
 @functools.cache
-def filled(cls: type, version: int) -> Any:
-    """A message with a value in every field of this version."""
-    return cls(*(_filled(f, version) for f in fields_of(cls)))
+def filled(cls: type, version: int, nulls: Nulls = Nulls.NONE) -> Any:
+    """A message with a value, or null, in every field of this version."""
+    return cls(*(_filled(f, version, nulls) for f in fields_of(cls)))
 
 
 _SAMPLES: dict[str, Any] = {
@@ -159,14 +170,19 @@ _SAMPLES: dict[str, Any] = {
 }
 
 
-def _filled(f: Field, version: int) -> Any:
+def _filled(f: Field, version: int, nulls: Nulls) -> Any:
     if not f.exists_in(version):
         return f.default
+    is_value = isinstance(f.kind, Primitive)
+    if f.nullable_in(version) and nulls is (
+        Nulls.VALUES if is_value else Nulls.STRUCTS
+    ):
+        return None
     if isinstance(f.kind, Primitive):
         value = _SAMPLES.get(f.kind.name, 5)
     else:
         kind: type = f.kind
-        value = filled(kind, version)
+        value = filled(kind, version, nulls)
     return [value] if f.array else value
 
 

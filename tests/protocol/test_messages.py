@@ -68,7 +68,7 @@ def check_codec(side: Side, message: Any, before: bytes, behind: bytes) -> None:
 
 @every_api
 def test_every_version_survives_its_codec(api: Api) -> None:
-    """With each field of the version, and with their default values."""
+    """With each field of the version, each null, and default values."""
     for side in sides_of(api):
         for message in plain_messages(side):
             check_codec(side, message, b"12", b"3")
