@@ -57,14 +57,19 @@ class PartitionMoved(TypedDict):
 
 
 class ClusterNode(TypedDict):
-    """A node of the cluster."""
+    """A node of the cluster.
+
+    Attributes:
+        partitions_led: partitions that it leads.
+        groups: groups that it coordinates.
+    """
 
     id: NodeId
     host: str
     port: int
     running: bool
-    partitions_led: Annotated[int, Meta(description="Partitions that it leads.")]
-    groups: Annotated[int, Meta(description="Groups that it coordinates.")]
+    partitions_led: int
+    groups: int
 
 
 class TopicPartition(TypedDict):

@@ -26,9 +26,13 @@ MOST_REQUESTS: Final = 1_000
 
 
 class Recording(Fields):
-    """Switches the recorder of requests on or off."""
+    """Switches the recorder of requests on or off.
 
-    on: Annotated[bool, Meta(description="If true, starts with an empty list.")] = True
+    Attributes:
+        on: if true, starts with an empty list.
+    """
+
+    on: bool = True
 
 
 class RecordingState(TypedDict):
@@ -38,71 +42,66 @@ class RecordingState(TypedDict):
 
 
 class RequestsQuery(Fields):
-    """Which requests are shown."""
+    """Which requests are shown.
 
-    api: Annotated[
-        str | UnsetType,
-        Meta(description="Requests of this API.", extra_json_schema={"enum": APIS}),
-    ] = UNSET
-    client_id: Annotated[
-        Text | UnsetType, Meta(description="Requests of clients with this client.id.")
-    ] = UNSET
-    group: Annotated[
-        Text | UnsetType, Meta(description="Requests about this group.")
-    ] = UNSET
-    transactional_id: Annotated[
-        Text | UnsetType, Meta(description="Requests about this transactional.id.")
-    ] = UNSET
-    member_id: Annotated[
-        Text | UnsetType, Meta(description="Requests of this member.")
-    ] = UNSET
-    instance_id: Annotated[
-        Text | UnsetType,
-        Meta(description="Requests of the member with this group.instance.id."),
-    ] = UNSET
-    node: Annotated[NodeId | UnsetType, Meta(description="Requests to this node.")] = (
-        UNSET
-    )
-    error: Annotated[
-        str | UnsetType,
-        Meta(
-            description="Answers with this error; NONE: without one.",
-            extra_json_schema={"enum": ERRORS},
-        ),
-    ] = UNSET
-    limit: Annotated[
-        int,
-        Meta(ge=1, le=MOST_REQUESTS, description="The most rows, the latest."),
-    ] = MOST_REQUESTS
+    Attributes:
+        api: requests of this API.
+        client_id: requests of clients with this client.id.
+        group: requests about this group.
+        transactional_id: requests about this transactional.id.
+        member_id: requests of this member.
+        instance_id: requests of the member with this group.instance.id.
+        node: requests to this node.
+        error: answers with this error; NONE: without one.
+        limit: the most rows, the latest.
+    """
+
+    api: Annotated[str | UnsetType, Meta(extra_json_schema={"enum": APIS})] = UNSET
+    client_id: Text | UnsetType = UNSET
+    group: Text | UnsetType = UNSET
+    transactional_id: Text | UnsetType = UNSET
+    member_id: Text | UnsetType = UNSET
+    instance_id: Text | UnsetType = UNSET
+    node: NodeId | UnsetType = UNSET
+    error: Annotated[str | UnsetType, Meta(extra_json_schema={"enum": ERRORS})] = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MOST_REQUESTS)] = MOST_REQUESTS
 
 
 class RequestRow(TypedDict):
-    """A request that was recorded."""
+    """A request that was recorded.
 
-    time_ns: Annotated[int, Meta(description="When its handling began.")]
+    Attributes:
+        time_ns: when its handling began.
+        software: the client library; empty if unknown.
+        error: NONE: no error; null: no answer, so far.
+        fault: the rules that struck it, by their names.
+    """
+
+    time_ns: int
     api: str
     version: int
     client_id: str
-    software: Annotated[str, Meta(description="The client library; empty if unknown.")]
+    software: str
     connection: int
     node: NodeId
     group: str | None
     transactional_id: str | None
     member_id: str | None
     instance_id: str | None
-    error: Annotated[
-        str | None, Meta(description="NONE: no error; null: no answer, so far.")
-    ]
-    fault: Annotated[
-        str | None, Meta(description="The rules that struck it, by their names.")
-    ]
+    error: str | None
+    fault: str | None
 
 
 class RequestList(TypedDict):
-    """Recorded requests, the oldest first."""
+    """Recorded requests, the oldest first.
 
-    on: Annotated[bool, Meta(description="Whether requests are recorded now.")]
-    total: Annotated[int, Meta(description="Matching rows, also beyond the limit.")]
+    Attributes:
+        on: whether requests are recorded now.
+        total: matching rows, also beyond the limit.
+    """
+
+    on: bool
+    total: int
     requests: list[RequestRow]
 
 

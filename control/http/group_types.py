@@ -30,124 +30,98 @@ class GroupPath(Fields):
 
 
 class GroupsQuery(Fields):
-    """Which groups are listed."""
+    """Which groups are listed.
 
-    state: Annotated[
-        GroupState | UnsetType, Meta(description="Only groups in this state.")
-    ] = UNSET
-    limit: Annotated[
-        int, Meta(ge=1, le=MOST_GROUPS, description="Largest number of groups to list.")
-    ] = MOST_GROUPS
+    Attributes:
+        state: only groups in this state.
+        limit: largest number of groups to list.
+    """
+
+    state: GroupState | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MOST_GROUPS)] = MOST_GROUPS
 
 
 class UntilQuery(Fields):
-    """The conditions that are awaited, all at the same time."""
+    """The conditions that are awaited, all at the same time.
 
-    state: Annotated[
-        GroupState | UnsetType, Meta(description="The group is in this state.")
-    ] = UNSET
-    members: Annotated[
-        Count | UnsetType, Meta(description="It has this many members.")
-    ] = UNSET
-    generation: Annotated[
-        Count | UnsetType, Meta(description="It is in this generation or a later one.")
-    ] = UNSET
-    rebalances: Annotated[
-        Count | UnsetType,
-        Meta(
-            description="It has had this many rebalances since the broker started, and "
-            "the last one is over."
-        ),
-    ] = UNSET
-    assigned: Annotated[
-        bool,
-        Meta(description="It is Stable, and each member, or `member`, has partitions."),
-    ] = False
-    member: Annotated[
-        Text | UnsetType,
-        Meta(
-            description="With `assigned`: the member id, group.instance.id or client.id"
-            " of a member."
-        ),
-    ] = UNSET
-    partitions: Annotated[
-        Count | UnsetType,
-        Meta(
-            description="With `assigned`: the number of partitions, of `member` or of "
-            "all members together."
-        ),
-    ] = UNSET
-    topic: Annotated[
-        Text | UnsetType, Meta(description="With `partition` and `offset`.")
-    ] = UNSET
-    partition: Annotated[
-        Count | UnsetType, Meta(description="With `topic` and `offset`.")
-    ] = UNSET
-    offset: Annotated[
-        Count | UnsetType,
-        Meta(
-            description="This offset, or a later one, is committed for `partition` of "
-            "`topic`."
-        ),
-    ] = UNSET
-    lag: Annotated[
-        Count | UnsetType,
-        Meta(description="At most this many records are behind the committed offsets."),
-    ] = UNSET
-    timeout: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=MOST_WAIT_S,
-            description="Seconds of real time until the answer is 504.",
-        ),
-    ] = PATIENCE_S
+    Attributes:
+        state: the group is in this state.
+        members: it has this many members.
+        generation: it is in this generation or a later one.
+        rebalances: it has had this many rebalances since the broker started, and the
+            last one is over.
+        assigned: it is Stable, and each member, or `member`, has partitions.
+        member: with `assigned`: the member id, group.instance.id or client.id of a
+            member.
+        partitions: with `assigned`: the number of partitions, of `member` or of all
+            members together.
+        topic: with `partition` and `offset`.
+        partition: with `topic` and `offset`.
+        offset: this offset, or a later one, is committed for `partition` of `topic`.
+        lag: at most this many records are behind the committed offsets.
+        timeout: seconds of real time until the answer is 504.
+    """
+
+    state: GroupState | UnsetType = UNSET
+    members: Count | UnsetType = UNSET
+    generation: Count | UnsetType = UNSET
+    rebalances: Count | UnsetType = UNSET
+    assigned: bool = False
+    member: Text | UnsetType = UNSET
+    partitions: Count | UnsetType = UNSET
+    topic: Text | UnsetType = UNSET
+    partition: Count | UnsetType = UNSET
+    offset: Count | UnsetType = UNSET
+    lag: Count | UnsetType = UNSET
+    timeout: Annotated[float, Meta(ge=0, le=MOST_WAIT_S)] = PATIENCE_S
 
 
 class DeliveryQuery(Fields):
-    """How long the account of delivery may take."""
+    """How long the account of delivery may take.
 
-    peek: Annotated[
-        bool,
-        Meta(
-            description="Answers at once; `open` has the partitions that moved and were"
-            " not fetched since."
-        ),
-    ] = False
-    timeout: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=MOST_WAIT_S,
-            description="Seconds of real time until the answer is 504.",
-        ),
-    ] = PATIENCE_S
+    Attributes:
+        peek: answers at once; `open` has the partitions that moved and were not fetched
+            since.
+        timeout: seconds of real time until the answer is 504.
+    """
+
+    peek: bool = False
+    timeout: Annotated[float, Meta(ge=0, le=MOST_WAIT_S)] = PATIENCE_S
 
 
 # -- answers
 
 
 class GroupRow(TypedDict):
-    """A group in a list."""
+    """A group in a list.
+
+    Attributes:
+        members: the number of its members.
+        coordinator: the id of a node.
+    """
 
     group: GroupId
     state: str
     generation: int
     protocol: str | None
-    members: Annotated[int, Meta(description="The number of its members.")]
-    coordinator: Annotated[int, Meta(description="The id of a node.")]
+    members: int
+    coordinator: int
 
 
 class OffsetRow(TypedDict):
-    """A partition that a group reads or has read."""
+    """A partition that a group reads or has read.
+
+    Attributes:
+        committed: the committed offset.
+        end: the offset of the next record.
+        lag: records behind the commit; without one, all of them.
+    """
 
     topic: str
     partition: int
-    committed: Annotated[int | None, Meta(description="The committed offset.")]
-    end: Annotated[int, Meta(description="The offset of the next record.")]
-    lag: Annotated[
-        int, Meta(description="Records behind the commit; without one, all of them.")
-    ]
+    committed: int | None
+    end: int
+    lag: int
 
 
 class GroupOffsets(TypedDict):
@@ -157,38 +131,44 @@ class GroupOffsets(TypedDict):
 
 
 class DeliveryShown(TypedDict):
-    """What became of the records that a group was sent."""
+    """What became of the records that a group was sent.
 
-    words: Annotated[str, Meta(description="The account in one sentence.")]
+    Attributes:
+        words: the account in one sentence.
+        records: different records that were received.
+        committed: those of them below a commit.
+        uncommitted: those that are neither committed nor given back.
+        sent: records in responses.
+        unknown: records sent to readers that may be another group's.
+        complete_from: by topic-partition: the offset from which on the account is
+            complete.
+        is_settled: `open` is empty.
+    """
+
+    words: str
     group: GroupId
-    records: Annotated[int, Meta(description="Different records that were received.")]
-    committed: Annotated[int, Meta(description="Those of them below a commit.")]
-    uncommitted: Annotated[
-        int, Meta(description="Those that are neither committed nor given back.")
-    ]
-    sent: Annotated[int, Meta(description="Records in responses.")]
-    unknown: Annotated[
-        int, Meta(description="Records sent to readers that may be another group's.")
-    ]
+    records: int
+    committed: int
+    uncommitted: int
+    sent: int
+    unknown: int
     again: list[Again]
     skipped: list[Skipped]
     went_back: list[WentBack]
     open: list[Open]
-    complete_from: Annotated[
-        dict[str, int],
-        Meta(
-            description="By topic-partition: the offset from which on the account is"
-            " complete."
-        ),
-    ]
+    complete_from: dict[str, int]
     again_certain: int
     again_possible: int
     skipped_records: int
-    is_settled: Annotated[bool, Meta(description="`open` is empty.")]
+    is_settled: bool
 
 
 class GroupList(TypedDict):
-    """Groups, and their total number."""
+    """Groups, and their total number.
+
+    Attributes:
+        total: total number of groups, in any state.
+    """
 
     groups: list[GroupRow]
-    total: Annotated[int, Meta(description="Total number of groups, in any state.")]
+    total: int

@@ -58,8 +58,8 @@ def document(operations: Sequence[Operation], *, has_token: bool) -> dict[str, A
     (*_, refusal), schemas = msgspec.json.schema_components(
         [*dict.fromkeys(used), Refusal], ref_template=REFERENCE
     )
-    for row in {row for each in operations for row in _rows(each.types.answer)}:
-        _describe(schemas[row.__name__], row)
+    for kind in {found for each in used for found in _declared(each)}:
+        _describe(schemas[kind.__name__], kind)
     for each in operations:
         body = each.types.body
         if is_struct(body) and body.one_of:
@@ -95,25 +95,28 @@ def document(operations: Sequence[Operation], *, has_token: bool) -> dict[str, A
     return found
 
 
-def _rows(kind: Any) -> Iterator[type]:
-    """The dataclasses in a type."""
-    if is_dataclass(kind) and isinstance(kind, type):
-        yield kind
+def _declared(kind: Any) -> Iterator[type]:
+    """The classes with fields in a type."""
     inner = get_args(kind)
-    if is_dataclass(kind) or is_typeddict(kind):
+    if is_dataclass(kind) or is_typeddict(kind) or is_struct(kind):
+        yield kind
         inner = tuple(get_type_hints(kind).values())
     for each in inner:
-        yield from _rows(each)
+        yield from _declared(each)
 
 
-def _describe(schema: dict[str, Any], row: type) -> None:
-    """Puts a row's docstring into its schema; an answer has all of its fields."""
-    texts, fields = described(row), schema["properties"]
-    schema["description"], schema["required"] = opening(row), sorted(fields)
-    for name, text in texts.items():
-        fields[name]["description"] = text.replace("None", "null")
-    for each in fields.values():
-        each.pop("default", None)
+def _describe(schema: dict[str, Any], kind: type) -> None:
+    """Puts the texts of a docstring into its schema."""
+    fields = schema["properties"]
+    schema["description"] = opening(kind)
+    for base in kind.__mro__:
+        for name, text in described(base).items():
+            if name in fields:
+                fields[name].setdefault("description", text.replace("None", "null"))
+    if is_dataclass(kind):  # an answer has all of its fields
+        schema["required"] = sorted(fields)
+        for each in fields.values():
+            each.pop("default", None)
 
 
 def _operation(operation: Operation, *, has_token: bool) -> dict[str, Any]:
@@ -169,6 +172,7 @@ def _schema(kind: Any) -> dict[str, Any]:
 def _parameters(place: str, kind: type[Fields]) -> list[dict[str, Any]]:
     """The parameters of a path or a query."""
     _, schemas = msgspec.json.schema_components([kind], ref_template="{name}")
+    _describe(schemas[kind.__name__], kind)
     fields = schemas[kind.__name__]["properties"]
     return [
         {

@@ -7,8 +7,11 @@ The handler's signature is part of the declaration:
     Operation("POST", "/v1/partitions/{topic}/{index}/move", handlers.move, (404, 409))
 
 `path`, `query` and `body` are msgspec structs, and can be left out; the answer is a
-TypedDict. The route, the checks of a request's fields, and the OpenAPI document
-(`kohort.control.http.openapi`) with the docstrings as texts are made from this.
+dataclass or a TypedDict. The route, the checks of a request's fields, and the OpenAPI
+document (`kohort.control.http.openapi`) are made from this; its texts are those of the
+docstrings, and of their "Attributes:" for the fields.
+
+Operations that are verbs are made by `kohort.control.http.verb_routes`.
 """
 
 from __future__ import annotations

@@ -47,52 +47,56 @@ class IdPath(Fields):
 
 
 class IdsQuery(Fields):
-    """Which transactional ids are listed."""
+    """Which transactional ids are listed.
 
-    state: Annotated[
-        TransactionState | UnsetType, Meta(description="Only ids in this state.")
-    ] = UNSET
-    open_ms: Annotated[
-        Count | UnsetType,
-        Meta(description="Only ids whose transaction has been open for this long."),
-    ] = UNSET
-    limit: Annotated[
-        int, Meta(ge=1, le=MOST_ROWS, description="Largest number of ids to list.")
-    ] = MOST_ROWS
+    Attributes:
+        state: only ids in this state.
+        open_ms: only ids whose transaction has been open for this long.
+        limit: largest number of ids to list.
+    """
+
+    state: TransactionState | UnsetType = UNSET
+    open_ms: Count | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = MOST_ROWS
 
 
 class StateQuery(Fields):
-    """The state that is awaited."""
+    """The state that is awaited.
 
-    state: Annotated[
-        TransactionState | UnsetType,
-        Meta(description="The id is in this state; by default in any but Dead."),
-    ] = UNSET
-    timeout: Annotated[
-        float, Meta(ge=0, le=MOST_WAIT_S, description="Seconds to wait.")
-    ] = PATIENCE_S
+    Attributes:
+        state: the id is in this state; by default in any but Dead.
+        timeout: seconds to wait.
+    """
+
+    state: TransactionState | UnsetType = UNSET
+    timeout: Annotated[float, Meta(ge=0, le=MOST_WAIT_S)] = PATIENCE_S
 
 
 class IdList(TypedDict):
-    """Transactional ids, and their total number."""
+    """Transactional ids, and their total number.
+
+    Attributes:
+        total: total number of ids, in any state.
+    """
 
     transactions: list[TransactionRow]
-    total: Annotated[int, Meta(description="Total number of ids, in any state.")]
+    total: int
 
 
 class HeldPartition(TypedDict):
-    """A partition of a transaction."""
+    """A partition of a transaction.
+
+    Attributes:
+        is_marked: it has the marker.
+        last_stable_offset: null: the partition does not exist.
+        held_back: records behind the last stable offset, for any reason.
+    """
 
     topic: str
     partition: int
-    is_marked: Annotated[bool, Meta(description="It has the marker.")]
-    last_stable_offset: Annotated[
-        int | None, Meta(description="Null: the partition does not exist.")
-    ]
-    held_back: Annotated[
-        int | None,
-        Meta(description="Records behind the last stable offset, for any reason."),
-    ]
+    is_marked: bool
+    last_stable_offset: int | None
+    held_back: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
-
-from msgspec import Meta
+from typing import Any
 
 from kohort.broker.clock import ns
 from kohort.broker.server import Broker
@@ -14,13 +12,15 @@ from kohort.control.http.operations import Fields, Operation, Text
 
 
 class WhyQuery(Fields):
-    """The group, and how much of it."""
+    """The group, and how much of it.
 
-    group: Annotated[Text, Meta(description="The id of the group.")]
-    full: Annotated[
-        bool,
-        Meta(description="Returns the output of `kohort why --json`."),
-    ] = False
+    Attributes:
+        group: the id of the group.
+        full: returns the output of `kohort why --json`.
+    """
+
+    group: Text
+    full: bool = False
 
 
 def operations(broker: Broker) -> list[Operation]:

@@ -178,8 +178,16 @@ async def test_kicked(group: Group, client: WireClient) -> None:
     assert group.state == "Empty"
     history = group.history()
     assert "a test kicked" in history.explain(history.rebalances[-1])
+    assert history.last.reason == "for a test"
     with pytest.raises(PowerError, match="a group without members cannot rebalance"):
         group.rebalance()
+
+
+async def test_expired(group: Group, client: WireClient) -> None:
+    """The session ends at once, though its timeout is five minutes."""
+    group.expire(await stable(client))
+    assert group.members == []
+    assert group.history().last.cause == "session_expired"
 
 
 async def test_moved(broker: Broker, group: Group, client: WireClient) -> None:

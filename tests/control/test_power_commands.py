@@ -124,9 +124,21 @@ def test_members_by_commands(there: Shell, member: Member) -> None:
 
 
 def test_a_kick_has_a_reason(there: Shell, member: Member) -> None:
-    """The story of the group repeats it."""
-    there.done("group", "kick", member.group, member.member_id, "--reason", "so slow")
-    assert "so slow" in there.done("why", member.group)
+    """The story of the group repeats it; the row of the group is printed as JSON."""
+    group, name = member.group, ("--member-id", member.member_id)
+    kicked = there.done("group", "kick", group, *name, "--reason", "so slow", "--json")
+    assert json.loads(kicked)["members"] == []
+    assert "so slow" in there.done("why", group)
+
+
+def test_a_member_has_one_name(there: Shell) -> None:
+    """The error of usage lists the ways to name a member, before a broker is asked."""
+    for names in ([], ["billing-1", "--client-id", "billing-1"]):
+        ended = there.run("group", "kick", "billing", *names)
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.err.endswith(
+            "Give one of MEMBER, --member-id, --instance-id, --client-id.\n"
+        )
 
 
 def test_limits_and_moves_by_commands(there: Shell, member: Member) -> None:

@@ -6,7 +6,10 @@ import pytest
 
 from kohort.control.conditions import ConditionTimeout
 from kohort.control.group import PowerError, UnknownMemberError
-from kohort.testing import Kohort, ScriptedMember
+from kohort.control.group_verbs import GroupVerbs
+from kohort.control.transaction_verbs import TransactionVerbs
+from kohort.control.verbs import Verbs
+from kohort.testing import Group, Kohort, ScriptedMember, Transaction
 
 
 @pytest.fixture
@@ -28,25 +31,6 @@ def test_a_member_is_kicked(kohort: Kohort, ben: ScriptedMember) -> None:
     assert (last.cause, last.reason) == ("member_kicked", "for a test")
 
 
-def test_a_session_expires(kohort: Kohort, ben: ScriptedMember) -> None:
-    """Now, whatever its timeout is."""
-    kohort.group("billing").member("ben").expire()
-    assert kohort.group("billing").history().last.cause == "session_expired"
-    assert kohort.group("billing").members == []
-
-
-@pytest.mark.kohort(clock="manual")
-def test_a_muted_member_expires(kohort: Kohort, ben: ScriptedMember) -> None:
-    """Its heartbeats are answered, and count for nothing."""
-    group = kohort.group("billing")
-    group.member("ben").mute()
-    assert group.members[0].is_muted
-    kohort.clock.advance(seconds=30)
-    assert ben.heartbeat().error == "NONE"
-    kohort.clock.advance(seconds=16)
-    assert ben.heartbeat().error == "UNKNOWN_MEMBER_ID"
-
-
 def test_a_held_group_waits(kohort: Kohort, ben: ScriptedMember) -> None:
     """A join is answered when the group is released."""
     group = kohort.group("billing")
@@ -59,22 +43,13 @@ def test_a_held_group_waits(kohort: Kohort, ben: ScriptedMember) -> None:
     assert (group.state, group.generation) == ("CompletingRebalance", 2)
 
 
-def test_a_limit_of_members(kohort: Kohort, ben: ScriptedMember) -> None:
-    """The group is full."""
-    kohort.group("billing").limit(1)
-    eve = kohort.member("billing", topics=["orders"])
-    assert eve.join().error == "GROUP_MAX_SIZE_REACHED"
-
-
-@pytest.mark.kohort(nodes=3)
-def test_the_coordinator_moves(kohort: Kohort, ben: ScriptedMember) -> None:
-    """The old one says so; the group is the same at the new one."""
-    group = kohort.group("billing")
-    before = group.coordinator
-    assert group.move() == group.coordinator != before
-    assert ben.heartbeat().error == "NOT_COORDINATOR"
-    ben.disconnect()
-    assert ben.heartbeat().error == "NONE"
+@pytest.mark.parametrize(
+    ("verbs", "handle"), [(GroupVerbs, Group), (TransactionVerbs, Transaction)]
+)
+def test_each_verb_has_a_method(verbs: type[Verbs], handle: type) -> None:
+    """A verb that is declared can be called by a test; it has the declared texts."""
+    for verb in verbs.all():
+        assert getattr(handle, verb.name).__doc__ == verb.do.__doc__
 
 
 def test_views(kohort: Kohort, ben: ScriptedMember) -> None:

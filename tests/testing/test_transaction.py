@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from kohort.client import Producer
-from kohort.client.errors import ProducerFencedError
 from kohort.testing import Kohort
 
 
@@ -31,22 +30,6 @@ async def test_a_commit_is_held_while_the_coordinator_moves(kohort: Kohort) -> N
         async with producer.transaction():
             await producer.send_and_wait("orders", b"two")
     assert [each.value for each in kohort.records("orders")] == [b"one", b"two"]
-
-
-async def test_a_fenced_producer(kohort: Kohort) -> None:
-    """Its commit fails; the epoch is the next one."""
-    kohort.topic("orders", partitions=1)
-    transaction = kohort.transaction("tx")
-    async with Producer(
-        bootstrap_servers=kohort.bootstrap_servers, transactional_id="tx"
-    ) as producer:
-        await producer.begin_transaction()
-        await producer.send_and_wait("orders", b"one")
-        epoch = transaction.producer_epoch
-        transaction.fence()
-        assert transaction.describe()["producer_epoch"] > epoch
-        with pytest.raises(ProducerFencedError):
-            await producer.commit_transaction()
 
 
 async def test_records_that_read_committed_consumers_get(kohort: Kohort) -> None:
