@@ -63,7 +63,8 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
     """Runs the play once for all tests.
 
     A stream reads and builds while clients join and leave, and stops after its first
-    build. A second stream continues after the last client. Then the broker's events file is ingested as well.
+    build. A second stream continues after the last client. Then the broker's events
+    file is ingested as well.
     """
     folder = tmp_path_factory.mktemp("played")
     lake = Lake(spark, folder / "lake")
