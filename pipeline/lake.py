@@ -127,11 +127,6 @@ class Lake:
         found = folder.iterdir() if self.is_local and folder.is_dir() else ()
         return sorted(each.name for each in found if not each.name.startswith("."))
 
-    def size(self, path: str) -> int:
-        """The bytes of the files in a folder of this machine; 0 elsewhere."""
-        files = self._local(path).rglob("*") if self.is_local else ()
-        return sum(file.stat().st_size for file in files if file.is_file())
-
     def _local(self, path: str) -> Path:
         return Path(self.path, path)
 

@@ -268,6 +268,8 @@ def _spark(
     jars: Iterable[str],
     driver_memory: str | None,
 ) -> SparkSession:
+    if not _SERVERS:  # a process that has one starts others with its environment
+        os.environ.pop(CONNECT_MODE, None)
     context_class, conf_class, session_class = _pyspark()
     _refuse_a_second(context_class)
     _find_java()

@@ -6,12 +6,13 @@ Tables are views of the session, ``silver_runs`` and so on: see `Frames`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 
-from kohort.pipeline.tables import BY_PATH, view
+from kohort.pipeline.tables import BY_PATH, TABLES, VIEWS, Table, view
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -54,6 +55,38 @@ class Frames:
 
 TableFunction = Callable[[Frames, Options], "DataFrame"]
 """Computes a table of those before it, with the columns of the table's schema."""
+
+
+def functions(
+    layer: str, others: Mapping[str, TableFunction]
+) -> dict[str, TableFunction]:
+    """The functions of a layer's tables: of those with a query, and the others."""
+    made: dict[str, TableFunction] = {}
+    for table in TABLES:
+        if table.layer == layer and table.sql:
+            made[table.path] = partial(_queried, table)
+        elif table.path in others:
+            made[table.path] = others[table.path]
+    return made
+
+
+def _queried(table: Table, frames: Frames, options: Options) -> DataFrame:
+    """A table made by its query, and by the queries of `VIEWS` that it reads."""
+    for name, text in VIEWS.items():
+        if re.search(rf"\b{name}\b", table.sql):
+            query(frames, options, text).createOrReplaceTempView(name)
+    return shaped(query(frames, options, table.sql), table.path)
+
+
+def query(frames: Frames, options: Options, sql: str) -> DataFrame:
+    """Runs SQL, in which a name in braces stands for an option."""
+    values = {
+        "storm_rebalances": options.storm_rebalances,
+        "storm_ns": round(options.storm_seconds * 1_000_000_000),
+    }
+    for name, value in values.items():
+        sql = sql.replace(f"{{{name}}}", str(value))
+    return frames.spark.sql(sql)
 
 
 def together(*parts: DataFrame) -> DataFrame:

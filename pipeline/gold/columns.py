@@ -12,8 +12,6 @@ from kohort.pipeline.table_functions import GROUP
 
 SECOND_NS: Final = 1_000_000_000
 HOUR_NS: Final = 3600 * SECOND_NS
-REBALANCE: Final = (*GROUP, "number")
-MEMBER: Final = (*GROUP, "member_id")
 
 
 def hour_index(column: str) -> Column:

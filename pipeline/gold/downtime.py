@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from kohort.pipeline.gold.columns import lasting
-from kohort.pipeline.silver.accounts import down
+from kohort.pipeline.silver.order import down
 from kohort.pipeline.table_functions import GROUP, Frames, by
 
 __all__ = ["down", "in_work"]

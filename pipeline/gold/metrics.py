@@ -24,17 +24,18 @@ from kohort.pipeline.gold.columns import (
     seconds,
 )
 from kohort.pipeline.gold.downtime import in_work
-from kohort.pipeline.gold.storms import storms_of
-from kohort.pipeline.silver.accounts import down
+from kohort.pipeline.silver.order import down
 from kohort.pipeline.table_functions import (
     EVENTS,
     GROUP,
     Frames,
     Options,
     by,
+    query,
     shaped,
     together,
 )
+from kohort.pipeline.tables import VIEWS
 
 HOUR: Final = (*GROUP, "hour")
 FULL: Final = ("full", "group_over_max_size")
@@ -154,7 +155,7 @@ def _rebalances(frames: Frames) -> DataFrame:
 
 
 def _storms(frames: Frames, options: Options) -> DataFrame:
-    storms = storms_of(frames["silver/rebalances"], options)
+    storms = query(frames, options, VIEWS["storms"])
     begun = storms.groupBy(*by(*GROUP, "storm")).agg(
         F.min("started_ns").alias("from_ns"), F.count("*").alias("rebalances")
     )

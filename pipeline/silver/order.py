@@ -41,9 +41,9 @@ def up_to_here(window: WindowSpec) -> WindowSpec:
     return window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
-def before_here(window: WindowSpec) -> WindowSpec:
-    """From the first row to the one before the current one."""
-    return window.rowsBetween(Window.unboundedPreceding, -1)
+def down(frames: Frames) -> DataFrame:
+    """The rows of silver/unread that are downtime."""
+    return frames["silver/unread"].where("cause not in ('group_empty', 'work_ended')")
 
 
 def count_if(condition: Column) -> Column:

@@ -52,6 +52,7 @@ class Table:
         says: the meaning of a row.
         key: the columns that identify a row.
         columns: all of them, in order.
+        sql: the query that makes it; empty: a function does.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Table:
     says: str
     key: tuple[str, ...]
     columns: tuple[Column, ...]
+    sql: str = ""
 
     @property
     def path(self) -> str:
@@ -83,21 +85,6 @@ def schema_of(ddl: str) -> StructType:
     schema = StructType.fromDDL(ddl)
     assert isinstance(schema, StructType)
     return schema
-
-
-def columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
-    """Columns of (name, type, meaning)."""
-    return tuple(Column(*row) for row in rows)
-
-
-GROUP: Final = columns(
-    ("run", "string", "id of the run of the broker"), ("group", "string", "group id")
-)
-MEMBER: Final = columns(
-    ("member_id", "string", "member id"),
-    ("owner", "string", "see Terms"),
-    ("name", "string", "see Terms"),
-)
 
 
 def view(table: Table | str) -> str:

@@ -1,4 +1,4 @@
-"""The definitions of `kohort.pipeline.tables.silver`, as loops over events.
+"""The definitions of `kohort.pipeline.tables`, as loops over events.
 
 Slow and short on purpose. Each function takes the ordered events of one group in one
 run, and calls the functions of the tables that it needs.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,8 +62,9 @@ class Played:
 def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Played:
     """Runs the play once for all tests.
 
-    A stream reads and builds while clients join and leave, and stops after the last
-    one. A second stream continues. Then the broker's events file is ingested as well.
+    A stream reads and builds while clients join and leave, and stops after its first
+    build. A second stream continues after the last client. Then the broker's events
+    file is ingested as well.
     """
     folder = tmp_path_factory.mktemp("played")
     lake = Lake(spark, folder / "lake")
@@ -74,17 +74,10 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
         def say(line: str) -> None:
             if ": published" in line:
                 play.go_on.set()
+                live.access.stopping.set()
 
         live.say = say
-
-        def until_calm() -> None:
-            play.calm.wait()
-            live.access.stopping.set()
-
-        watching = threading.Thread(target=until_calm)
-        watching.start()
         assert live.run(EVERY_S) == 0
-        watching.join()
         play.wait(play.calm)
         first = live.last
         rest = _live(lake, play.address)

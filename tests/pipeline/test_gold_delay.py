@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.pipeline.silver_rows import Made, Scenes
 
-from kohort.pipeline.gold.initial_delay import DELAY
 from kohort.pipeline.table_functions import Options
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+DELAY = "group.initial.rebalance.delay.ms"
 PATH = "gold/initial_delay"
 
 

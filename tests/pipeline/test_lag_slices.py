@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-commits = importlib.import_module("kohort.pipeline.silver.commits")
+commits = importlib.import_module("kohort.pipeline.silver.lags")
 """The module: its package has the function of the same name."""
 
 COMMITS = 6_000

@@ -1,4 +1,4 @@
-"""silver/commits, and from them lag.
+"""silver/lag_changes and silver/lags: lag, from commits.
 
 Most events are commits. So they pass through one exchange by partition, and all that
 follows is small, or has one row per event.
@@ -11,10 +11,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from kohort.pipeline.silver.accounts import down
 from kohort.pipeline.silver.order import (
     IN_ORDER,
     along,
+    down,
     of_kinds,
     up_to_here,
 )
@@ -41,24 +41,6 @@ SLICE_NS: Final = 60_000_000_000
 """The lag of a group is summed up in slices of this time, each by itself. A minute has
 some 100,000 commits at the most; the sums of a day's 1,440 slices are added up then."""
 _SLICE: Final = (*GROUP, "slice_ns")
-
-
-def commits(frames: Frames, _options: Options) -> DataFrame:
-    """One row per offset of an OffsetCommit: nothing is sorted or exchanged."""
-    found = (
-        of_kinds(frames, "offsets_committed", "commit_refused")
-        .select(
-            *(*GROUP, *IN_ORDER, "member_id", "generation", "error"),
-            *("client_id", "host", "connection"),
-            f.coalesce("instance_id", "client_id", "member_id").alias("name"),
-            f.posexplode("offsets").alias("position", "row"),
-        )
-        .select("*", (f.col("position") == 0).alias("is_first"), "row.*")
-    )
-    return shaped(found, "silver/commits")
-
-
-# -- lag
 
 
 def lags(frames: Frames, _options: Options) -> DataFrame:

@@ -1,0 +1,7 @@
+-- A group in a run, with the same numbers for the whole run. Every group with an event
+-- has a row.
+-- key: run, group
+--
+-- run string: id of the run of the broker
+-- group string: group id
+-- and those of metrics.sql

@@ -1,0 +1,10 @@
+-- A group in an hour (UTC). Rebalances and moments count in the hour in which they
+-- begin, other durations with the part within the hour. An hour has a row if the group
+-- has an event in it, or a part of a membership, pause or unread time longer than 0.
+-- Empty sums and counts are 0, unless a column says otherwise.
+-- key: run, group, hour
+--
+-- run string: id of the run of the broker
+-- group string: group id
+-- hour timestamp: its start
+-- and those of metrics.sql

@@ -1,0 +1,55 @@
+-- The metrics of hours, groups and runs.
+--
+-- rebalances bigint: rebalances that started in it
+-- completed bigint: of these, those that ended with an assignment
+-- interrupted bigint: of these, those with that outcome
+-- by_cause map<string,bigint>: of these, the number by cause; null: none
+-- duration_p50_s double: percentile of duration_ns of the completed ones, interpolated
+--   linearly; null: none
+-- duration_p95_s double: likewise
+-- duration_p99_s double: likewise
+-- duration_max_s double: longest duration of the completed ones
+-- downtime_s double: partition-seconds without a reader: of unread, the part within it,
+--   without group_empty and work_ended
+-- downtime_by_cause map<string,double>: of these, the seconds by cause of unread; null:
+--   none
+-- unprocessed_s double: partition-seconds for which slow pollers held their partitions:
+--   of the rebalances that started in it; beside downtime_s, not a part of it
+-- partition_s double: partition-seconds in which partitions had an owner or downtime,
+--   each moment once: of ownership and of downtime_s, the part within it
+-- downtime_share double: downtime_s / partition_s; null: no partitions known
+-- paused_s double: member-seconds of pauses, the part within it; their partitions are
+--   in downtime_s
+-- member_s double: member-seconds of memberships, the part within it
+-- members_most bigint: largest number of members in its completed rebalances
+-- storms bigint: storms that began in it
+-- storm_rebalances bigint: rebalances of those storms
+-- refused_full bigint: refusals with the cause full or group_over_max_size (KIP-389)
+-- refused_full_names bigint: of these, the number of different names, without null
+-- partitions_moved bigint: sum of moved of the rebalances that started in it
+-- partitions_moved_least bigint: sum of least_moved of the same
+-- expired bigint: memberships that ended in it as expired
+-- expired_unread_s double: partition-seconds of unread with the cause expired that
+--   began in it
+-- expired_unread_max_s double: longest time of a member, from its last sign of life
+--   until all of its partitions had a reader; null: none
+-- metadata_bytes bigint: sum over its completed rebalances
+-- assignment_bytes bigint: sum over its completed rebalances
+-- bytes_per_rebalance double: sum of both / completed; null: none completed
+-- commits bigint: offsets_committed events, including those without offsets
+-- offsets bigint: offsets in them
+-- commit_failures bigint: commit_refused events, including those without offsets
+-- commit_failures_by_error map<string,bigint>: of these, the number by error; null:
+--   none
+-- received bigint: records that members received for the first time
+-- again_certain bigint: records handled before, and sent again
+-- again_possible bigint: records received before and not committed, and sent again
+-- skipped bigint: records that no member was sent
+-- went_back bigint: commits below the committed offset, by partition
+-- uncommitted bigint: records received and not committed, by the last delivery_account
+--   of each group; null: unknown
+-- lag_built bigint: sum of lag_built of the rebalances that started in it
+-- lag_built_max bigint: the largest of these; null: unknown
+-- catch_up_p50_s double: percentile of catch_up_ns of the same, interpolated; null:
+--   unknown
+-- catch_up_max_s double: the longest of these; null: unknown

@@ -1,0 +1,11 @@
+-- A check of the data of a run, or of all runs (run is null).
+-- key: check, run
+--
+-- check string: name of the check
+-- run string: the run; null: all
+-- found bigint: number found
+-- of bigint: number checked
+-- share double: found / of; 0 if of is 0
+-- threshold double: the share above which it fails
+-- outcome string: passed, marked or failed
+-- says string: the check in words

@@ -1,0 +1,12 @@
+-- A run, with the same numbers for all its groups together. Every run has a row.
+-- key: run
+--
+-- run string: id of the run of the broker
+-- labels map<string,string>: the user's labels (`serve --label`)
+-- scenario string: the label scenario
+-- seed string: the label seed
+-- first_ns bigint: its first event
+-- last_ns bigint: its last event
+-- events bigint: number of events
+-- groups bigint: number of groups with events
+-- and those of metrics.sql

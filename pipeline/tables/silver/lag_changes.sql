@@ -1,0 +1,13 @@
+-- A change of a group's lag by an event, and the starts of rebalances among them: the
+-- steps of T, see silver/lags.
+-- key: run, group, time_ns, node, sequence
+--
+-- run string: id of the run of the broker
+-- group string: group id
+-- slice_ns bigint: start of the minute of time_ns
+-- time_ns bigint: time of the event, or end of time without a reader
+-- node int: the event's node; -1: end of time without a reader
+-- sequence bigint: the event's number; 0: no event
+-- change bigint: change of the lag; null: start of a rebalance
+-- peak_until_ns bigint: end of the time for the peak of the rebalance that starts; 0:
+--   unknown

@@ -1,0 +1,24 @@
+-- The lag that a completed rebalance built up: the records that were appended to
+-- partitions while they had no reader. T, the group's lag after an OffsetCommit, or
+-- after time without a reader (unread, with end_offsets, without group_empty and
+-- work_ended), is the sum over its partitions of end_offset - offset (at least 0): the
+-- last known of each at or before it, in order; only partitions with an accepted commit
+-- with an end_offset count. The rebalance's events are those from its rebalance_started
+-- to the next one of the group; for the peak, those up to 30 s after ended_ns: later
+-- lag has other causes. No row if the records of its unread are unknown, and there is
+-- no T before it, or none for the peak.
+-- key: run, group, number
+--
+-- run string: id of the run of the broker
+-- group string: group id
+-- number bigint: number of the rebalance
+-- started_ns bigint: of the rebalance
+-- ended_ns bigint: of the rebalance
+-- lag_before bigint: records: the last T before it; null: none
+-- lag_peak bigint: records: the largest T for the peak; null: none
+-- peak_ns bigint: time_ns of the first of its events with that lag
+-- lag_built bigint: records of its unread, without group_empty and work_ended; if any
+--   are unknown, lag_peak - lag_before, at least 0
+-- worked_off_ns bigint: if lag_built is above 0: time_ns of the first of its events
+--   with T <= lag_before, from the peak on; null: none
+-- catch_up_ns bigint: worked_off_ns - ended_ns, at least 0; null: unknown

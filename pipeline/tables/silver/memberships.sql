@@ -1,0 +1,38 @@
+-- A member's time in a group. A pending member that never joined has no row, nor has an
+-- id of which only the end was seen. The member's own events are the member_joined,
+-- member_replaced, member_synced, partitions_changed, member_left, member_expired and
+-- member_kicked that have it as member_id, except those with was_pending. Its ends are
+-- the last three of these kinds, and the member_replaced that has it as
+-- replaced_member_id. When a coordinator moves, a member whose end was not stored may
+-- come back: the last end, in order, counts, unless a later group_loaded has the
+-- member. Or a member may be lost: if no end of it counts, it is forgotten by the first
+-- group_loaded that is later (by time_ns) than from_ns and than every group_loaded that
+-- has it.
+-- key: run, group, member_id
+--
+-- run string: id of the run of the broker
+-- group string: group id
+-- member_id string: member id
+-- owner string: see Terms
+-- name string: see Terms
+-- instance_id string: group.instance.id (KIP-345): the first one in its own events, in
+--   order, that is not null
+-- client_id string: client.id: likewise
+-- host string: host, as Kafka shows it: likewise
+-- connection bigint: connection of its first JoinGroup: likewise
+-- last_connection bigint: the last one in its own events, in order
+-- is_eager boolean: by the protocols of its first member_joined or member_replaced;
+--   null: not seen
+-- session_timeout_ms bigint: from the same event
+-- rebalance_timeout_ms bigint: from the same event
+-- from_ns bigint: time_ns of the first event that has it as a member: member_joined,
+--   member_replaced (the new id), member_synced, partitions_changed, or among the
+--   members of rebalance_started, join_completed, group_loaded
+-- is_start_known boolean: whether it has a member_joined with is_first, or a
+--   member_replaced as the new id
+-- until_ns bigint: time_ns of its end, or of the group_loaded that has forgotten it;
+--   null: it has not ended
+-- how string: its end: left or removed (the cause of member_left), expired, replaced or
+--   kicked; unseen: a group_loaded has forgotten it; null: it has not ended
+-- reason string: the reason of its end
+-- silent_ns bigint: at its end: time since the broker last heard from it; null: unknown

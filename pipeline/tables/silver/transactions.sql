@@ -1,0 +1,28 @@
+-- A transaction. Its events are the transaction_state of its transactional_id, in
+-- order, from one with the state Ongoing, PrepareCommit or PrepareAbort (an open state)
+-- that is the first or follows one with another state, up to the next such event. It is
+-- decided by its first event with one of the last two states. Its markers are the
+-- transaction_ended_in_partition with its producer_id from then on (by time_ns), until
+-- another transaction with that producer_id is decided.
+-- key: run, transactional_id, number
+--
+-- run string: id of the run of the broker
+-- transactional_id string: the producer's transactional.id
+-- number bigint: its number among those of the id, from 1, in order
+-- producer_id bigint: of its first event
+-- producer_epoch int: likewise
+-- client_id string: the first one in its events with an open state
+-- timeout_ms bigint: of its first event: transaction.timeout.ms
+-- from_ns bigint: its start: started_ns of its first event
+-- decided_ns bigint: time_ns of the event that decides it; null: undecided at the run's
+--   end
+-- until_ns bigint: time_ns of its first event with the state CompleteCommit or
+--   CompleteAbort and the cause markers_written; null: markers are missing
+-- result string: committed or aborted; null: undecided
+-- cause string: cause of the decision: {transaction_ends}
+-- open_ns bigint: decided_ns - from_ns; null: undecided
+-- ending_ns bigint: until_ns - decided_ns; null: one of them is null
+-- partitions bigint: the largest number of partitions in its events with an open state
+-- groups array<string>: all group_ids of its events, in order
+-- markers bigint: number of its markers
+-- held_back bigint: sum of held_back of its markers
