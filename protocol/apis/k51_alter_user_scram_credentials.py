@@ -2,7 +2,7 @@
 
 Sets and removes the SCRAM credentials of users (KIP-554).
 
-Version 0, flexible.
+Versions 0 to 0, flexible from v0.
 """
 
 from collections.abc import Sequence
