@@ -264,12 +264,13 @@ class BrokerClock:
     def _ring(self) -> None:
         """Calls the timers that are due; timers added meanwhile wait a turn."""
         now, latest = self.now(), next(self._order)
+        # Set once, at the end: two alarms would call two generations in one turn.
+        self._alarm, self._alarm_at = None, -math.inf
         try:
             while self._first() <= now and self._heap[0][1] < latest:
                 self._call_first()
         finally:
             # Also when a timer failed; the loop reports the error.
-            self._alarm = None
             self._set_alarm()
 
     # -- moving time
