@@ -19,7 +19,6 @@ from kohort.broker import telemetry
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import Written
 from kohort.broker.coordinator.events import (
-    Client,
     CommitOffsets,
     Expired,
     Heartbeat,
@@ -31,6 +30,7 @@ from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import write_line
+from kohort.broker.notice import Client
 from kohort.broker.shards.driver import GroupDriver
 from kohort.broker.shards.group_records import Encoder
 from kohort.protocol.consumer import (

@@ -31,7 +31,6 @@ from typing import Any, cast
 
 from kohort.broker import telemetry, transports
 from kohort.broker.cluster.cluster import Node
-from kohort.broker.coordinator.events import Client
 from kohort.broker.descriptors import admission
 from kohort.broker.dispatch import (
     ROUTES,
@@ -45,6 +44,7 @@ from kohort.broker.flow_control import WRITE_BUFFER, FlowControl
 from kohort.broker.foreign import protocol_of
 from kohort.broker.long_reads import LongReads
 from kohort.broker.long_work import DONE, Piecework, Work
+from kohort.broker.notice import Client
 from kohort.broker.request import JOIN_BELOW, AnswerSizeError, Request, join_small
 from kohort.protocol.fields import Buffer
 from kohort.protocol.framing import LONG_FRAME, Frame, Framer, FrameSizeError, Received

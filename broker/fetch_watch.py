@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final, Protocol
 
 from kohort.broker.clock import wall_ns
-from kohort.broker.coordinator.events import Client
 from kohort.broker.events.delivery.notes import (
     Asked,
     Dropped,
@@ -25,6 +24,7 @@ from kohort.broker.events.delivery.notes import (
 )
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import ReadResult
+from kohort.broker.notice import Client
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import Buffer
 

@@ -12,9 +12,9 @@ from kohort.broker.api_counts import errors_in, errors_in_pieces
 from kohort.broker.cluster.cluster import Node
 from kohort.broker.cluster.quotas import FETCH, PRODUCE, REQUEST
 from kohort.broker.coordinator.effects import Result
-from kohort.broker.coordinator.events import Client
 from kohort.broker.flow_control import Unread
 from kohort.broker.long_work import Pace, Work
+from kohort.broker.notice import Client
 from kohort.broker.template import Encoded, Template
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
 from kohort.protocol.fields import Buffer, fields_of

@@ -25,11 +25,11 @@ from kohort.control.group_members import MemberName, listed, rows_of
 from kohort.control.states import state_named
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.effects import Notice
     from kohort.broker.coordinator.group import Group as CoordinatedGroup
     from kohort.broker.coordinator.member import Member
     from kohort.broker.events.delivery.values import Open
     from kohort.broker.events.seen import Seen
+    from kohort.broker.notice import Notice
     from kohort.broker.server import Broker
     from kohort.control.why import History
 

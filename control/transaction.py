@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.cluster.cluster import Cluster, ClusterError
-from kohort.broker.events.open_transactions import STATE
+from kohort.broker.events.remembered_transactions import STATE
 from kohort.broker.log.store import StorageError
 from kohort.broker.topics.topic import NO_NODE
 from kohort.broker.transactions.state import ONGOING, PREPARED, TransactionState
@@ -28,11 +28,13 @@ from kohort.control.states import state_named
 from kohort.control.transaction_verbs import TransactionVerbs
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.effects import Notice
+    from kohort.broker.notice import Notice
     from kohort.broker.server import Broker
     from kohort.broker.shards.transaction_shard import TransactionShard
     from kohort.broker.transactions.events import Command
-    from kohort.broker.transactions.transaction import Transaction as Coordinated
+    from kohort.broker.transactions.transaction_metadata import (
+        TransactionMetadata as Coordinated,
+    )
 
 
 __all__ = ["PowerError", "Transaction", "TransactionRow"]

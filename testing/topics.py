@@ -18,7 +18,7 @@ from kohort.protocol.records import build_batch, read_header, read_records
 from kohort.testing.waiting import Handle
 
 if TYPE_CHECKING:
-    from kohort.broker.log.transactions import AbortedTransaction
+    from kohort.broker.log.ended_transactions import AbortedTransaction
     from kohort.broker.server import Broker
     from kohort.broker.topics.topic import Topic as BrokerTopic
     from kohort.testing.thread import BrokerThread

@@ -16,15 +16,10 @@ from tests.coordinator.context import Context
 from tests.coordinator.driver import START, Pending
 from tests.coordinator.member import Member
 
-from kohort.broker.coordinator.effects import (
-    Append,
-    CommitResult,
-    Effect,
-    Notice,
-    Reply,
-)
+from kohort.broker.coordinator.effects import Append, CommitResult, Effect, Reply
 from kohort.broker.coordinator.events import Appended, CommitOffsets, Offsets
 from kohort.broker.events.render import render
+from kohort.broker.notice import Notice
 from kohort.protocol.consumer import (
     Assignment,
     Subscription,

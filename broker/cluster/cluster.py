@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from kohort.broker.api_counts import ApiCounters
     from kohort.broker.cluster.storage import ClusterStorage
     from kohort.broker.fetch_watch import FetchWatch
+    from kohort.broker.log.ended_transactions import EndMarker
     from kohort.broker.log.metadata import ScramUsers
     from kohort.broker.log.partition import Partition
-    from kohort.broker.log.transactions import EndMarker
     from kohort.broker.shards.group_records import Encoder
 
 log = telemetry.Logger("cluster")

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Final, Protocol
 
 from kohort.broker.clock import Clock
-from kohort.broker.coordinator.effects import Notice
 from kohort.broker.events.bus import Events
+from kohort.broker.log.ended_transactions import EndMarker
 from kohort.broker.log.store import StorageError
-from kohort.broker.log.transactions import EndMarker
+from kohort.broker.notice import Notice
 from kohort.broker.shards.shards import Shards
 from kohort.broker.topics.topic import NO_NODE, OFFSETS_TOPIC, Topic
 from kohort.broker.topics.topics import Topics

@@ -55,7 +55,7 @@ from kohort.broker.coordinator import (
     removal,
     static,
     sync,
-    transactions,
+    transactional_offsets,
 )
 from kohort.broker.coordinator.appends import (
     Appends,
@@ -69,7 +69,6 @@ from kohort.broker.coordinator.effects import (
     Effect,
     HeartbeatResult,
     JoinResult,
-    Notice,
     Reply,
     Result,
     SyncResult,
@@ -109,6 +108,7 @@ from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.pending import OpenTransactions
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.turn import Turn
+from kohort.broker.notice import Notice
 from kohort.protocol.errors import ErrorCode
 
 _Handler = Callable[[Any, float], list[Effect]]
@@ -413,13 +413,13 @@ class Coordinator:
         self, event: CommitInTransaction, now: float
     ) -> list[Effect]:
         turn = self._turn(now)
-        transactions.commit(turn, self.groups, self.transactions, event)
+        transactional_offsets.commit(turn, self.groups, self.transactions, event)
         return turn.end()
 
     def _transaction_ended(self, event: TransactionEnded, now: float) -> list[Effect]:
         assert not self.appends.waiting, "the log has all appends before a marker"
         turn = self._turn(now)
-        transactions.ended(turn, self.groups, self.transactions, event)
+        transactional_offsets.ended(turn, self.groups, self.transactions, event)
         return turn.end()
 
     # -- the log

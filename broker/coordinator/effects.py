@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, overload
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, overload
 
 from kohort.broker.coordinator.events import (
-    Client,
     CommitInTransaction,
     CommitOffsets,
     DeleteGroup,
@@ -22,15 +21,12 @@ from kohort.broker.coordinator.events import (
     TimerKey,
 )
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.notice import Notice
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.slotted import slotted
 
 MemberRows = Sequence[tuple[str, str | None, bytes]]
 """(member id, instance id, metadata) of each member, in the coordinator's order."""
-
-make = tuple.__new__
-"""``make(Notice, (...))`` with all fields: implemented in C, in a third of the time.
-Each member of a rebalance makes some of these tuples."""
 
 
 class JoinResult(NamedTuple):
@@ -428,36 +424,6 @@ class Append:
     opens_window: bool = False
     """Requests that arrive before it is written may change its consequences. For other
     appends it makes no difference whether requests come before or after."""
-
-
-class Who(NamedTuple):
-    """The member that a notice is about, or a client that is not a member."""
-
-    member_id: str | None
-    group_instance_id: str | None = None
-    client: Client | None = None
-    """The sender of the member's JoinGroup, or of the request; None if unknown."""
-
-
-class Notice(NamedTuple):
-    """A raw notice: becomes an event of `kohort.broker.events.schema` when it is read.
-
-    `kohort.broker.events.render` renders it. The objects in its fields never change
-    afterwards.
-    """
-
-    kind: str
-    """An event kind, for example ``rebalance_started``."""
-    group_id: str | None
-    """The group's id; None if the notice is about no group."""
-    generation: int | None
-    """The group's generation after the event."""
-    who: Who | None
-    fields: Mapping[str, Any]
-    """The kind's fields, ``cause`` and ``reason``; `render` converts raw values.
-    """
-    weight: int = 1
-    """Rows that it keeps in memory: members, partitions, or offsets."""
 
 
 Effect = Reply | Replies | Forget | Arm | Disarm | Append | Notice

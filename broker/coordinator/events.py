@@ -10,23 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any
 
 from kohort.broker.coordinator.state import GroupState
+from kohort.broker.notice import Client
 from kohort.protocol.slotted import slotted
 
 TimerKey = tuple[str, ...]
 """The purpose of a timer: ``("join", group)``, ``("sync", group)``, ``("session",
 group, member)`` and so on."""
-
-
-class Client(NamedTuple):
-    """The sender of a request."""
-
-    id: str
-    host: str
-    connection: int | None = None
-    """The number of its connection, unique in a run; None if unknown."""
 
 
 @slotted

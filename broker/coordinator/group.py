@@ -16,7 +16,6 @@ from kohort.broker.coordinator.effects import (
     MemberRows,
     SyncResult,
 )
-from kohort.broker.coordinator.events import Client
 from kohort.broker.coordinator.java_hash import buckets_for, spread
 from kohort.broker.coordinator.member import Member, PendingMember, Protocols
 from kohort.broker.coordinator.state import (
@@ -28,6 +27,7 @@ from kohort.broker.coordinator.state import (
     GroupState,
     check,
 )
+from kohort.broker.notice import Client
 from kohort.protocol.consumer import PROTOCOL_TYPE, Subscription
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError, codec

@@ -30,7 +30,7 @@ from typing import Literal
 
 from kohort.broker.coordinator import notices, rebalance, static
 from kohort.broker.coordinator.appends import Changed, GroupChange
-from kohort.broker.coordinator.effects import JoinResult, Notice, Who
+from kohort.broker.coordinator.effects import JoinResult
 from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.lasting import Lasting
@@ -44,6 +44,7 @@ from kohort.broker.coordinator.state import (
     STABLE,
 )
 from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.broker.notice import Notice, Who
 from kohort.protocol.consumer import PROTOCOL_TYPE, decode_subscription
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.broker.coordinator import notices, rebalance
-from kohort.broker.coordinator.effects import LeaveResult, Who
+from kohort.broker.coordinator.effects import LeaveResult
 from kohort.broker.coordinator.events import Credited, Leave, LeavingMember
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import NEVER, Member
@@ -15,6 +15,7 @@ from kohort.broker.coordinator.state import (
     STABLE,
 )
 from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.broker.notice import Who
 from kohort.protocol.errors import ErrorCode
 
 _MUTED = "a test had muted it"

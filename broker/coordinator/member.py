@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from kohort.broker.coordinator.effects import (
-    Arm,
-    Effect,
-    MemberDescription,
-    Who,
-    make,
-)
-from kohort.broker.coordinator.events import Client, TimerKey
+from kohort.broker.coordinator.effects import Arm, Effect, MemberDescription
+from kohort.broker.coordinator.events import TimerKey
 from kohort.broker.coordinator.java_hash import spread
+from kohort.broker.notice import Client, Who, make
 
 NEVER = float("inf")
 

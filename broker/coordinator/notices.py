@@ -17,11 +17,8 @@ from kohort.broker.coordinator.effects import (
     Append,
     Effect,
     MemberRows,
-    Notice,
     OffsetRecord,
     PendingOffset,
-    Who,
-    make,
 )
 from kohort.broker.coordinator.events import (
     NO_OFFSETS,
@@ -39,6 +36,7 @@ from kohort.broker.coordinator.member import Member
 from kohort.broker.coordinator.pending import OpenCommit
 from kohort.broker.coordinator.state import DEAD, EMPTY, PREPARING_REBALANCE
 from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.broker.notice import Notice, Who, make
 from kohort.protocol.consumer import PROTOCOL_TYPE
 from kohort.protocol.errors import ErrorCode
 

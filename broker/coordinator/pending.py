@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
-from kohort.broker.coordinator.effects import Who
 from kohort.broker.coordinator.group import Pending
+from kohort.broker.notice import Who
 
 
 class Holder(Protocol):

@@ -8,7 +8,7 @@ changes nothing, and its result says why.
 from __future__ import annotations
 
 from kohort.broker.coordinator import leave, notices, rebalance, sync
-from kohort.broker.coordinator.effects import CommandResult, SyncResult, Who
+from kohort.broker.coordinator.effects import CommandResult, SyncResult
 from kohort.broker.coordinator.events import (
     Command,
     Expire,
@@ -32,6 +32,7 @@ from kohort.broker.coordinator.state import (
     GroupState,
 )
 from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.broker.notice import Who
 from kohort.protocol.errors import ErrorCode
 
 _DONE = CommandResult()

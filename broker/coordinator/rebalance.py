@@ -8,11 +8,7 @@ delay or the rest of the rebalance timeout, whichever is less.
 from __future__ import annotations
 
 from kohort.broker.coordinator import notices
-from kohort.broker.coordinator.effects import (
-    MemberRows,
-    SyncResult,
-    Who,
-)
+from kohort.broker.coordinator.effects import MemberRows, SyncResult
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Member
 from kohort.broker.coordinator.removal import remove
@@ -22,6 +18,7 @@ from kohort.broker.coordinator.state import (
     PREPARING_REBALANCE,
 )
 from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.broker.notice import Who
 from kohort.protocol.errors import ErrorCode
 
 _SHORTEST_RETRY_MS = 10

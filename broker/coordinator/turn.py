@@ -15,15 +15,14 @@ from kohort.broker.coordinator.effects import (
     Reply,
     Result,
     SyncResult,
-    Who,
     Written,
-    make,
 )
 from kohort.broker.coordinator.events import TimerKey
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.member import NEVER, Member
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.notice import Who, make
 from kohort.protocol.slotted import slotted
 
 

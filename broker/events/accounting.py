@@ -23,8 +23,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Final
 
-from kohort.broker.coordinator.effects import Notice, Who
-from kohort.broker.coordinator.events import Client
 from kohort.broker.events.account import Account, UnreadAccount
 from kohort.broker.events.account.flow import ACCOUNTS, DERIVED, KINDS
 from kohort.broker.events.account.values import Event, key_of
@@ -37,11 +35,12 @@ from kohort.broker.events.findings.fold import CLOCK, Folding, weigh
 from kohort.broker.events.findings.fold import KINDS as KINDS_OF_FINDINGS
 from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.told import Told
-from kohort.broker.events.open_transactions import KINDS as TRANSACTION_KINDS
+from kohort.broker.events.remembered_transactions import KINDS as TRANSACTION_KINDS
 from kohort.broker.events.schema import BY_NAME
 from kohort.broker.events.seen import Seen
 from kohort.broker.events.sources import LogEnd, Sources, Watch
 from kohort.broker.long_work import DONE, finish
+from kohort.broker.notice import Client, Notice, Who
 
 FINDING: Final = "finding"
 _COMMITTED: Final = "offsets_committed"

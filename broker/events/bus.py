@@ -20,9 +20,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Self
 
 from kohort.broker.clock import wall_ns
-from kohort.broker.coordinator.effects import Notice, make
 from kohort.broker.events import SCHEMA_VERSION
-from kohort.broker.events.open_transactions import KINDS as TRANSACTION_KINDS
 from kohort.broker.events.remembered import (
     APART,
     CLOCK,
@@ -32,8 +30,10 @@ from kohort.broker.events.remembered import (
     ROWS_PER_EVENT,
     Remembered,
 )
+from kohort.broker.events.remembered_transactions import KINDS as TRANSACTION_KINDS
 from kohort.broker.events.seen import Seen, Source
 from kohort.broker.long_work import soon
+from kohort.broker.notice import Notice, make
 
 if TYPE_CHECKING:
     from kohort.broker.events.accounting import Accounting

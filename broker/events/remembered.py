@@ -12,8 +12,8 @@ from heapq import heapify, heapreplace, merge
 from itertools import islice
 from typing import Final
 
-from kohort.broker.events import open_transactions
-from kohort.broker.events.open_transactions import OpenTransactions
+from kohort.broker.events import remembered_transactions
+from kohort.broker.events.remembered_transactions import RememberedTransactions
 from kohort.broker.events.seen import Seen
 
 REMEMBERED: Final = 10_000
@@ -32,7 +32,7 @@ _MANY: Final = "fault_struck"
 CLOCK: Final = "clock_advanced"
 """A kind of no group that explanations of every group need."""
 
-APART: Final = FREQUENT | {_MANY, CLOCK} | open_transactions.KINDS
+APART: Final = FREQUENT | {_MANY, CLOCK} | remembered_transactions.KINDS
 """Kinds that are not simply remembered with the latest of their group."""
 
 _TRANSACTIONS: Final = 8
@@ -84,7 +84,7 @@ class Remembered:
     def __init__(self, size: int) -> None:
         self.latest: deque[Seen] = deque(maxlen=size)
         self.by_group: dict[str, deque[Seen]] = {}
-        self.transactions = OpenTransactions(max(1, size // _TRANSACTIONS))
+        self.transactions = RememberedTransactions(max(1, size // _TRANSACTIONS))
         self.clock: deque[Seen] = deque(maxlen=min(size, _ADVANCES))
         self.mask = 255 if size >= REMEMBERED else 0
         self._size = size
@@ -103,7 +103,7 @@ class Remembered:
     def set_apart(self, seen: Seen) -> None:
         """Takes an event of one of the kinds `APART`, except `FREQUENT`."""
         group_id = seen.notice.group_id
-        if seen.notice.kind in open_transactions.KINDS:
+        if seen.notice.kind in remembered_transactions.KINDS:
             self.transactions.add(seen)
         elif seen.notice.kind == CLOCK:
             self.clock.append(seen)

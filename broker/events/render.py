@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kohort.broker.clock import ns
-from kohort.broker.coordinator.effects import Notice
+from kohort.broker.notice import Notice
 from kohort.protocol.consumer import (
     PROTOCOL_TYPE,
     decode_assignment,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from kohort.broker.coordinator.effects import Notice
+from kohort.broker.notice import Notice
 
 if TYPE_CHECKING:
     from kohort.broker.events.types import Event

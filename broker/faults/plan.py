@@ -11,8 +11,6 @@ from kohort.broker import telemetry
 from kohort.broker.clock import Timer
 from kohort.broker.cluster.cluster import Cluster, Node
 from kohort.broker.connection import Connection
-from kohort.broker.coordinator.effects import Notice, Who
-from kohort.broker.coordinator.events import Client
 from kohort.broker.events.bus import Events
 from kohort.broker.faults.facts import Facts
 from kohort.broker.faults.functions import Function, Intercepted
@@ -25,6 +23,7 @@ from kohort.broker.faults.rule import (
     Rule,
     UnknownFaultError,
 )
+from kohort.broker.notice import Client, Notice, Who
 from kohort.broker.request import Request
 from kohort.protocol.errors import ErrorCode
 

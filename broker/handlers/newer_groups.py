@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker import telemetry
-from kohort.broker.coordinator.effects import Notice, Who
+from kohort.broker.notice import Notice, Who
 from kohort.broker.request import Request
 from kohort.protocol.errors import ErrorCode
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kohort.broker.log import files
-from kohort.broker.log.transactions import AbortedTransaction
+from kohort.broker.log.ended_transactions import AbortedTransaction
 from kohort.protocol.records import BatchHeader
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from kohort.broker.log.transactions import AbortedTransaction
+from kohort.broker.log.ended_transactions import AbortedTransaction
 from kohort.protocol.markers import read_marker
 from kohort.protocol.records import read_header
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from kohort.broker.log import checkpoints, files, snapshots
 from kohort.broker.log.aborted import AbortedIndex
+from kohort.broker.log.ended_transactions import AbortedTransaction
 from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.index import OFFSET, OFFSET_ENTRY, TIME, TIME_ENTRY
 from kohort.broker.log.judgement import Batches, Read, next_whole, why_not_all
@@ -31,7 +32,6 @@ from kohort.broker.log.segment import (
     TXN_INDEX,
     file_name,
 )
-from kohort.broker.log.transactions import AbortedTransaction
 from kohort.protocol.messages import WireError
 from kohort.protocol.records import BatchHeader
 from kohort.protocol.slotted import slotted

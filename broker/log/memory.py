@@ -14,10 +14,10 @@ from itertools import accumulate
 from typing import Any
 
 from kohort.broker.log.aborted import AbortedIndex
+from kohort.broker.log.ended_transactions import AbortedTransaction
 from kohort.broker.log.settings import DEFAULTS, LogConfig
 from kohort.broker.log.state import LogState
 from kohort.broker.log.store import NO_END, PIECE, Stored
-from kohort.broker.log.transactions import AbortedTransaction
 from kohort.protocol.fields import Buffer
 from kohort.protocol.records import NO_TIMESTAMP, PLACE, read_header
 

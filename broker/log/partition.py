@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Generator, Iterator, Sequence
 
+from kohort.broker.log.ended_transactions import AbortedTransaction, EndMarker
 from kohort.broker.log.memory import BatchStore, packed
 from kohort.broker.log.producers import Verification
 from kohort.broker.log.results import (
@@ -20,7 +21,6 @@ from kohort.broker.log.results import (
 )
 from kohort.broker.log.settings import DEFAULTS, LOG_APPEND_TIME, LogConfig
 from kohort.broker.log.store import StorageError, Store, Stored
-from kohort.broker.log.transactions import AbortedTransaction, EndMarker
 from kohort.broker.log.validation import UnreadBatch
 from kohort.broker.long_work import finish
 from kohort.broker.telemetry import Logger

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kohort.broker.log.transactions import AbortedTransaction, EndMarker
+from kohort.broker.log.ended_transactions import AbortedTransaction, EndMarker
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.markers import read_marker
 from kohort.protocol.records import (

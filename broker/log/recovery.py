@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.broker.log import checkpoints, files, leftovers, snapshots
+from kohort.broker.log.ended_transactions import AbortedTransaction
 from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.files import Files
 from kohort.broker.log.judgement import Batches, next_whole, why_not_all
@@ -29,7 +30,6 @@ from kohort.broker.log.segment import (
 from kohort.broker.log.segments import Keeper, SegmentStore
 from kohort.broker.log.state import LogState
 from kohort.broker.log.store import StorageError
-from kohort.broker.log.transactions import AbortedTransaction
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
 from kohort.protocol.messages import WireError

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from kohort.broker.log import files
+from kohort.broker.log.ended_transactions import AbortedTransaction
 from kohort.broker.log.files import Files
 from kohort.broker.log.segment import (
     INDEXES,
@@ -24,7 +25,6 @@ from kohort.broker.log.segment import (
 )
 from kohort.broker.log.settings import LogConfig
 from kohort.broker.log.store import StorageError
-from kohort.broker.log.transactions import AbortedTransaction
 from kohort.protocol import records
 
 CLEANED: Final = ".cleaned"

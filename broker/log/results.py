@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kohort.broker.log.transactions import AbortedTransaction
+from kohort.broker.log.ended_transactions import AbortedTransaction
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import Buffer
 from kohort.protocol.records import BatchError

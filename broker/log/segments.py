@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kohort.broker.log import checkpoints, files, snapshots
+from kohort.broker.log.ended_transactions import AbortedTransaction
 from kohort.broker.log.files import Files
 from kohort.broker.log.replacement import SegmentReplacement
 from kohort.broker.log.segment import (
@@ -21,7 +22,6 @@ from kohort.broker.log.segment import (
 from kohort.broker.log.settings import DEFAULTS, LogConfig
 from kohort.broker.log.state import LogState
 from kohort.broker.log.store import NO_END, PIECE, StorageError, Stored
-from kohort.broker.log.transactions import AbortedTransaction
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
 from kohort.protocol.fields import Buffer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kohort.broker.log.ended_transactions import AbortedTransaction
 from kohort.broker.log.settings import LogConfig
-from kohort.broker.log.transactions import AbortedTransaction
 from kohort.protocol.fields import Buffer
 
 if TYPE_CHECKING:

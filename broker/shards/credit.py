@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Protocol
 
-from kohort.broker.coordinator.events import Client
+from kohort.broker.notice import Client
 
 
 class Sender(Protocol):

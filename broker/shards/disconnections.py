@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kohort.broker.coordinator.effects import Notice
+from kohort.broker.notice import Notice
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.group import Group

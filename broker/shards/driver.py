@@ -29,7 +29,6 @@ from kohort.broker.coordinator.effects import (
     Disarm,
     Effect,
     Forget,
-    Notice,
     Replies,
     Reply,
     Result,
@@ -52,6 +51,7 @@ from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.offsets import COMMITTED
 from kohort.broker.log.store import StorageError
+from kohort.broker.notice import Notice
 from kohort.broker.shards.credit import Credit
 from kohort.broker.shards.timers import Timers
 from kohort.protocol.errors import ErrorCode

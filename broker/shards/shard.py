@@ -17,9 +17,9 @@ from kohort.broker.coordinator.events import (
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.events.bus import Events
+from kohort.broker.log.ended_transactions import EndMarker
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.producers import Verification
-from kohort.broker.log.transactions import EndMarker
 from kohort.broker.shards.credit import Credit
 from kohort.broker.shards.driver import GroupDriver, answer
 from kohort.broker.shards.group_records import Decoder, Encoder

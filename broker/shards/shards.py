@@ -35,11 +35,11 @@ from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.coordinator import Coordinator
-    from kohort.broker.coordinator.effects import Notice
     from kohort.broker.coordinator.group import Group
     from kohort.broker.coordinator.member import Member
+    from kohort.broker.log.ended_transactions import EndMarker
     from kohort.broker.log.producers import Verification
-    from kohort.broker.log.transactions import EndMarker
+    from kohort.broker.notice import Notice
     from kohort.broker.shards.driver import GroupDriver
     from kohort.broker.shards.group_records import Encoder
     from kohort.broker.shards.shard import Shard

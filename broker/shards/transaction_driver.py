@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, Protocol, cast
 
 from kohort.broker.clock import Clock, Timer
-from kohort.broker.coordinator.effects import Arm, Notice
+from kohort.broker.coordinator.effects import Arm
 from kohort.broker.coordinator.events import (
     Appended,
     AppendFailed,
@@ -27,6 +27,7 @@ from kohort.broker.coordinator.events import (
 )
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
+from kohort.broker.notice import Notice
 from kohort.broker.shards.timers import Timers
 from kohort.broker.shards.transaction_records import encode
 from kohort.broker.transactions.coordinator import TransactionCoordinator

@@ -9,7 +9,7 @@ from typing import Final
 from kohort.broker.transactions.effects import StateRecord
 from kohort.broker.transactions.events import TopicPartition
 from kohort.broker.transactions.state import BY_NUMBER, EMPTY, NUMBERS
-from kohort.broker.transactions.transaction import Metadata
+from kohort.broker.transactions.transaction_metadata import Metadata
 from kohort.protocol import offsets_log, records
 from kohort.protocol.fields import Buffer
 from kohort.protocol.messages import WireError

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from kohort.broker.clock import Clock
 from kohort.broker.events.bus import Events
+from kohort.broker.log.ended_transactions import EndMarker
 from kohort.broker.log.partition import Partition
-from kohort.broker.log.transactions import EndMarker
 from kohort.broker.shards.led_partition import LedPartition
 from kohort.broker.shards.loader import Loader
 from kohort.broker.shards.transaction_driver import TransactionDriver, answer
@@ -16,7 +16,7 @@ from kohort.broker.transactions.coordinator import TransactionCoordinator
 from kohort.broker.transactions.effects import Reply, WriteMarkers
 from kohort.broker.transactions.events import TopicPartition
 from kohort.broker.transactions.load import Loading
-from kohort.broker.transactions.transaction import Transaction
+from kohort.broker.transactions.transaction_metadata import TransactionMetadata
 
 WriteMarker = Callable[[EndMarker, str, int, Callable[[int], object]], None]
 """Writes a marker to a partition at its leader; see `kohort.broker.cluster.markers`."""
@@ -55,7 +55,7 @@ class TransactionShard(LedPartition[TransactionDriver, Loading]):
         self._write_marker = write_marker
 
     @property
-    def transactions(self) -> Mapping[str, Transaction]:
+    def transactions(self) -> Mapping[str, TransactionMetadata]:
         """The loaded transactions by transactional id."""
         return {} if self.driver is None else self.driver.coordinator.transactions
 

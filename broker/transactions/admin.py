@@ -10,14 +10,14 @@ from kohort.broker.transactions.events import (
     DescribeTransactionResult,
 )
 from kohort.broker.transactions.state import PREPARED
-from kohort.broker.transactions.transaction import Transaction
+from kohort.broker.transactions.transaction_metadata import TransactionMetadata
 from kohort.broker.transactions.turn import Turn
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.slotted import slotted
 
 
 def describe(
-    turn: Turn, transactions: dict[str, Transaction], event: DescribeTransaction
+    turn: Turn, transactions: dict[str, TransactionMetadata], event: DescribeTransaction
 ) -> None:
     """Describes one id; the partitions of an ended transaction are those left to do."""
     transactional_id = event.transactional_id
@@ -62,8 +62,8 @@ class Wanted:
 
 
 def listed(
-    transactions: Iterable[Transaction], wanted: Wanted, now_ms: int
-) -> Iterator[Transaction | None]:
+    transactions: Iterable[TransactionMetadata], wanted: Wanted, now_ms: int
+) -> Iterator[TransactionMetadata | None]:
     """Yields the transactions that a filter lets through, None for each other one.
 
     An id that has had no transaction counts as one that is very old, as in Kafka.

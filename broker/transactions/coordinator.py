@@ -51,7 +51,11 @@ from kohort.broker.transactions.events import (
 from kohort.broker.transactions.load import Loading
 from kohort.broker.transactions.settings import TransactionSettings
 from kohort.broker.transactions.state import DEAD, ONGOING, PREPARED, TransactionState
-from kohort.broker.transactions.transaction import NEVER, NO_EPOCH, Transaction
+from kohort.broker.transactions.transaction_metadata import (
+    NEVER,
+    NO_EPOCH,
+    TransactionMetadata,
+)
 from kohort.broker.transactions.turn import Appends, Turn, Waiting
 from kohort.protocol.errors import ErrorCode
 
@@ -91,7 +95,7 @@ class TransactionCoordinator:
         holds: dict[str, TransactionState] | None = None,
     ) -> None:
         self.settings = settings
-        self.transactions: dict[str, Transaction] = {}
+        self.transactions: dict[str, TransactionMetadata] = {}
         self.listening = True
         self._new_producer_id = new_producer_id
         self._transaction_version = transaction_version
@@ -165,7 +169,7 @@ class TransactionCoordinator:
         )
 
     def _in_turn(
-        self, act: Callable[[Turn, dict[str, Transaction], Any], None]
+        self, act: Callable[[Turn, dict[str, TransactionMetadata], Any], None]
     ) -> Callable[[Event, float], list[Effect]]:
         def handle(event: Event, now: float) -> list[Effect]:
             turn = self._turn(now)
@@ -186,7 +190,9 @@ class TransactionCoordinator:
             turn.reply(*append.reply)
         return turn.end()
 
-    def _changed(self, turn: Turn, transaction: Transaction, append: Waiting) -> None:
+    def _changed(
+        self, turn: Turn, transaction: TransactionMetadata, append: Waiting
+    ) -> None:
         was_open = transaction.state is ONGOING
         turn.apply(transaction, append.cause)
         if transaction.state in PREPARED:

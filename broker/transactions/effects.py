@@ -1,6 +1,6 @@
 """Effects of the transaction coordinator, performed in order.
 
-`Arm` and `Notice` are those of groups.
+`Arm` is that of groups.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kohort.broker.coordinator.effects import Arm, Notice
+from kohort.broker.coordinator.effects import Arm
+from kohort.broker.notice import Notice
 from kohort.broker.transactions.events import Result, TopicPartition
-from kohort.broker.transactions.transaction import Metadata
+from kohort.broker.transactions.transaction_metadata import Metadata
 from kohort.protocol.slotted import slotted
 
 

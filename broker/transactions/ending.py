@@ -32,13 +32,13 @@ from kohort.broker.transactions.state import (
     PREPARED,
     check,
 )
-from kohort.broker.transactions.transaction import (
+from kohort.broker.transactions.transaction_metadata import (
     FIRST_RETRY,
     LAST_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
     Metadata,
-    Transaction,
+    TransactionMetadata,
     is_exhausted,
 )
 from kohort.broker.transactions.turn import Turn
@@ -61,7 +61,7 @@ the last two cases, and the transactional id is of no use until then."""
 
 
 def end(
-    turn: Turn, transactions: dict[str, Transaction], event: EndTransaction
+    turn: Turn, transactions: dict[str, TransactionMetadata], event: EndTransaction
 ) -> None:
     """Commits or aborts a transaction."""
     transaction = transactions.get(event.transactional_id)
@@ -80,7 +80,10 @@ def end(
 
 
 def _refuse(
-    turn: Turn, transaction: Transaction, event: EndTransaction, error: ErrorCode
+    turn: Turn,
+    transaction: TransactionMetadata,
+    event: EndTransaction,
+    error: ErrorCode,
 ) -> None:
     turn.reply(event.token, EndTransactionResult(error))
     if turn.listening and error == ErrorCode.PRODUCER_FENCED:
@@ -95,7 +98,7 @@ def _cause(event: EndTransaction) -> str:
 
 
 def _end_with_same_epoch(
-    turn: Turn, transaction: Transaction, event: EndTransaction
+    turn: Turn, transaction: TransactionMetadata, event: EndTransaction
 ) -> None:
     metadata = transaction.metadata
     if metadata.producer_id != event.producer_id:
@@ -121,7 +124,7 @@ def _end_with_same_epoch(
 
 
 def _end_with_next_epoch(
-    turn: Turn, transaction: Transaction, event: EndTransaction
+    turn: Turn, transaction: TransactionMetadata, event: EndTransaction
 ) -> None:
     metadata = transaction.metadata
     is_retry = _is_retry(metadata, event)
@@ -163,7 +166,7 @@ def _is_retry(metadata: Metadata, event: EndTransaction) -> bool:
 
 
 def _prepare_with_next_epoch(
-    turn: Turn, transaction: Transaction, event: EndTransaction
+    turn: Turn, transaction: TransactionMetadata, event: EndTransaction
 ) -> None:
     after = _ended_with_next_epoch(turn, transaction, is_commit=event.is_commit)
     if after is None:
@@ -178,7 +181,7 @@ def _prepare_with_next_epoch(
 
 
 def _ended_with_next_epoch(
-    turn: Turn, transaction: Transaction, *, is_commit: bool
+    turn: Turn, transaction: TransactionMetadata, *, is_commit: bool
 ) -> Metadata | None:
     """The next state; None if the epochs are used up, and there is no producer id."""
     next_producer_id = NO_PRODUCER_ID
@@ -197,7 +200,7 @@ def _ended_with_next_epoch(
 
 def fence(
     turn: Turn,
-    transaction: Transaction,
+    transaction: TransactionMetadata,
     cause: str,
     token: object = None,
     result: Result | None = None,
@@ -238,7 +241,7 @@ def fence(
     return True
 
 
-def timed_out(turn: Turn, transaction: Transaction) -> None:
+def timed_out(turn: Turn, transaction: TransactionMetadata) -> None:
     """Aborts a transaction whose timeout has passed, when its timer fires."""
     metadata = transaction.metadata
     if metadata.state is not ONGOING:
@@ -252,7 +255,7 @@ def timed_out(turn: Turn, transaction: Transaction) -> None:
 # -- markers
 
 
-def prepared(turn: Turn, transaction: Transaction, *, at_once: bool) -> None:
+def prepared(turn: Turn, transaction: TransactionMetadata, *, at_once: bool) -> None:
     """Writes the markers of a transaction that is prepared, now or soon.
 
     Args:
@@ -269,7 +272,7 @@ def prepared(turn: Turn, transaction: Transaction, *, at_once: bool) -> None:
         turn.arm_markers(transaction, max(turn.settings.markers_delay_ms, 0) / 1000)
 
 
-def write_due(turn: Turn, transaction: Transaction) -> None:
+def write_due(turn: Turn, transaction: TransactionMetadata) -> None:
     """Writes the markers that are due, when their timer fires, or a hold ends."""
     if (
         transaction.state not in PREPARED
@@ -285,7 +288,7 @@ def write_due(turn: Turn, transaction: Transaction) -> None:
 
 
 def marker_written(
-    turn: Turn, transactions: dict[str, Transaction], event: MarkerWritten
+    turn: Turn, transactions: dict[str, TransactionMetadata], event: MarkerWritten
 ) -> None:
     """Counts a marker; after the last one the transaction is complete."""
     transaction = transactions.get(event.transactional_id)
@@ -307,6 +310,6 @@ def marker_written(
         _complete(turn, transaction)
 
 
-def _complete(turn: Turn, transaction: Transaction) -> None:
+def _complete(turn: Turn, transaction: TransactionMetadata) -> None:
     after = transaction.metadata.completed(turn.now_ms)
     turn.change(transaction, after, "markers_written")

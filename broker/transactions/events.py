@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kohort.broker.coordinator.effects import CommandResult
-from kohort.broker.coordinator.events import Appended, AppendFailed, Client, Expired
+from kohort.broker.coordinator.events import Appended, AppendFailed, Expired
+from kohort.broker.notice import Client
 from kohort.broker.transactions.settings import TransactionSettings
 from kohort.broker.transactions.state import TransactionState
 from kohort.protocol.errors import ErrorCode

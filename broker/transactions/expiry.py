@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.broker.transactions.state import AT_REST
-from kohort.broker.transactions.transaction import Transaction
+from kohort.broker.transactions.transaction_metadata import TransactionMetadata
 from kohort.broker.transactions.turn import Turn
 
 LARGEST_PART: Final = 1000
@@ -13,7 +13,7 @@ LARGEST_PART: Final = 1000
 
 
 def expire(
-    turn: Turn, transactions: dict[str, Transaction], unchecked: list[str]
+    turn: Turn, transactions: dict[str, TransactionMetadata], unchecked: list[str]
 ) -> list[str]:
     """Writes tombstones of the ids that have not been used for long.
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from kohort.broker.transactions import ending, notices
 from kohort.broker.transactions.events import InitProducer, InitProducerResult, Result
 from kohort.broker.transactions.state import EMPTY, ONGOING
-from kohort.broker.transactions.transaction import (
+from kohort.broker.transactions.transaction_metadata import (
     NO_EPOCH,
     NO_PARTITIONS,
     NO_PRODUCER_ID,
     Metadata,
-    Transaction,
+    TransactionMetadata,
     is_exhausted,
 )
 from kohort.broker.transactions.turn import Turn
@@ -21,7 +21,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 def initialize(
-    turn: Turn, transactions: dict[str, Transaction], event: InitProducer
+    turn: Turn, transactions: dict[str, TransactionMetadata], event: InitProducer
 ) -> None:
     """Gives a producer the next epoch; aborts the transaction that is open."""
     if not turn.settings.allows_timeout(event.timeout_ms):
@@ -55,7 +55,7 @@ def initialize(
     _next_epoch(turn, transaction, event)
 
 
-def _new(turn: Turn, producer_id: int, event: InitProducer) -> Transaction:
+def _new(turn: Turn, producer_id: int, event: InitProducer) -> TransactionMetadata:
     metadata = Metadata(
         producer_id,
         NO_EPOCH,
@@ -65,10 +65,10 @@ def _new(turn: Turn, producer_id: int, event: InitProducer) -> Transaction:
         -1,
         turn.now_ms,
     )
-    return Transaction(event.transactional_id, metadata, turn.now)
+    return TransactionMetadata(event.transactional_id, metadata, turn.now)
 
 
-def _error(transaction: Transaction, event: InitProducer) -> ErrorCode:
+def _error(transaction: TransactionMetadata, event: InitProducer) -> ErrorCode:
     if transaction.is_busy:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     metadata = transaction.metadata
@@ -101,7 +101,9 @@ def _known(metadata: Metadata) -> tuple[int, ...]:
     return NO_EPOCH, metadata.producer_epoch, metadata.last_producer_epoch
 
 
-def _next_epoch(turn: Turn, transaction: Transaction, event: InitProducer) -> None:
+def _next_epoch(
+    turn: Turn, transaction: TransactionMetadata, event: InitProducer
+) -> None:
     metadata = transaction.metadata
     has_epoch = event.producer_epoch != NO_EPOCH
     following: tuple[int, int] | None
@@ -132,7 +134,11 @@ def _following(turn: Turn, metadata: Metadata) -> tuple[int, int] | None:
 
 
 def raise_epoch(
-    turn: Turn, transaction: Transaction, cause: str, token: object, result: Result
+    turn: Turn,
+    transaction: TransactionMetadata,
+    cause: str,
+    token: object,
+    result: Result,
 ) -> bool:
     """Gives a transactional id the next epoch, though no producer asks for it.
 

@@ -11,7 +11,10 @@ from collections.abc import Iterable
 from kohort.broker.transactions import ending
 from kohort.broker.transactions.effects import StateRecord
 from kohort.broker.transactions.state import ONGOING, PREPARED
-from kohort.broker.transactions.transaction import Metadata, Transaction
+from kohort.broker.transactions.transaction_metadata import (
+    Metadata,
+    TransactionMetadata,
+)
 from kohort.broker.transactions.turn import Turn
 
 
@@ -37,13 +40,13 @@ class Loading:
             else:
                 self.found[record.transactional_id] = record.metadata
 
-    def finish(self, turn: Turn, transactions: dict[str, Transaction]) -> None:
+    def finish(self, turn: Turn, transactions: dict[str, TransactionMetadata]) -> None:
         """Adds the ids that were found, and ends those that are prepared.
 
         The timeout of an open transaction goes on: it counts from the begin.
         """
         for transactional_id, metadata in self.found.items():
-            found = Transaction(transactional_id, metadata, turn.now)
+            found = TransactionMetadata(transactional_id, metadata, turn.now)
             transactions[transactional_id] = found
             turn.tell(found, None, "loaded")
             if metadata.state is ONGOING:

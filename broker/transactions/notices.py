@@ -5,19 +5,22 @@ Tests and operators read them as events.
 
 from __future__ import annotations
 
-from kohort.broker.coordinator.effects import Notice
+from kohort.broker.notice import Notice
 from kohort.broker.transactions.events import (
     AddPartitions,
     EndTransaction,
     InitProducer,
 )
 from kohort.broker.transactions.state import ONGOING, PREPARED
-from kohort.broker.transactions.transaction import Metadata, Transaction
+from kohort.broker.transactions.transaction_metadata import (
+    Metadata,
+    TransactionMetadata,
+)
 from kohort.protocol.errors import ErrorCode
 
 
 def transaction_state(
-    transaction: Transaction, before: Metadata | None, cause: str, now: float
+    transaction: TransactionMetadata, before: Metadata | None, cause: str, now: float
 ) -> Notice:
     """A transactional id has a new state.
 
@@ -59,7 +62,8 @@ def _ns(seconds: float) -> int:
 
 
 def transaction_fenced(
-    transaction: Transaction, event: InitProducer | AddPartitions | EndTransaction
+    transaction: TransactionMetadata,
+    event: InitProducer | AddPartitions | EndTransaction,
 ) -> Notice:
     """A request was refused because of its epoch."""
     return Notice(

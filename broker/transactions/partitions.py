@@ -9,12 +9,17 @@ from kohort.broker.transactions.events import (
     TopicPartition,
 )
 from kohort.broker.transactions.state import ONGOING, PREPARED
-from kohort.broker.transactions.transaction import NO_GROUPS, Transaction
+from kohort.broker.transactions.transaction_metadata import (
+    NO_GROUPS,
+    TransactionMetadata,
+)
 from kohort.broker.transactions.turn import Turn
 from kohort.protocol.errors import ErrorCode
 
 
-def add(turn: Turn, transactions: dict[str, Transaction], event: AddPartitions) -> None:
+def add(
+    turn: Turn, transactions: dict[str, TransactionMetadata], event: AddPartitions
+) -> None:
     """Adds partitions; begins a transaction if none is open."""
     transaction = transactions.get(event.transactional_id)
     error = _error(transaction, event)
@@ -41,7 +46,7 @@ def add(turn: Turn, transactions: dict[str, Transaction], event: AddPartitions) 
     turn.change(transaction, after, cause, event.token, result, opens_window=True)
 
 
-def _error(transaction: Transaction | None, event: AddPartitions) -> ErrorCode:
+def _error(transaction: TransactionMetadata | None, event: AddPartitions) -> ErrorCode:
     if not event.transactional_id:
         return ErrorCode.INVALID_REQUEST
     if transaction is None:
@@ -59,7 +64,9 @@ def _error(transaction: Transaction | None, event: AddPartitions) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _verified(transaction: Transaction, event: AddPartitions) -> AddPartitionsResult:
+def _verified(
+    transaction: TransactionMetadata, event: AddPartitions
+) -> AddPartitionsResult:
     known = transaction.metadata.partitions
     missing = ErrorCode.TRANSACTION_ABORTABLE
     codes = [ErrorCode.NONE if each in known else missing for each in event.partitions]

@@ -20,7 +20,7 @@ from kohort.broker.transactions.state import (
     PREPARE_COMMIT,
     PREPARED,
 )
-from kohort.broker.transactions.transaction import Transaction
+from kohort.broker.transactions.transaction_metadata import TransactionMetadata
 from kohort.broker.transactions.turn import Turn
 
 HOLDABLE = (PREPARE_COMMIT, PREPARE_ABORT)
@@ -34,7 +34,7 @@ def _refuse(turn: Turn, event: Command, why: str) -> None:
 
 
 def fence(
-    turn: Turn, transactions: dict[str, Transaction], event: FenceProducer
+    turn: Turn, transactions: dict[str, TransactionMetadata], event: FenceProducer
 ) -> None:
     """Raises the epoch, as another producer's InitProducerId does."""
     found = _idle(turn, transactions, event)
@@ -49,7 +49,7 @@ def fence(
 
 
 def expire(
-    turn: Turn, transactions: dict[str, Transaction], event: ExpireTransaction
+    turn: Turn, transactions: dict[str, TransactionMetadata], event: ExpireTransaction
 ) -> None:
     """Aborts an open transaction as its timeout does."""
     found = _idle(turn, transactions, event)
@@ -63,9 +63,9 @@ def expire(
 
 def _idle(
     turn: Turn,
-    transactions: dict[str, Transaction],
+    transactions: dict[str, TransactionMetadata],
     event: FenceProducer | ExpireTransaction,
-) -> Transaction | None:
+) -> TransactionMetadata | None:
     """Returns the transaction of a command; refuses it if there is none, or busy."""
     found = transactions.get(event.transactional_id)
     if found is None:
@@ -80,7 +80,7 @@ def _idle(
     return found
 
 
-def hold(turn: Turn, _: dict[str, Transaction], event: HoldTransaction) -> None:
+def hold(turn: Turn, _: dict[str, TransactionMetadata], event: HoldTransaction) -> None:
     """Writes no markers once the transaction is in this state.
 
     The id need not exist yet. A transaction that is in this state already keeps the
@@ -96,7 +96,7 @@ def hold(turn: Turn, _: dict[str, Transaction], event: HoldTransaction) -> None:
 
 
 def release(
-    turn: Turn, transactions: dict[str, Transaction], event: ReleaseTransaction
+    turn: Turn, transactions: dict[str, TransactionMetadata], event: ReleaseTransaction
 ) -> None:
     """Ends a hold, and writes the markers that wait, for whatever reason."""
     state = turn.holds.pop(event.transactional_id, None)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kohort.broker.coordinator.effects import Arm, CommandResult, Notice
+from kohort.broker.coordinator.effects import Arm, CommandResult
+from kohort.broker.notice import Notice
 from kohort.broker.transactions import notices
 from kohort.broker.transactions.effects import (
     Append,
@@ -24,7 +25,11 @@ from kohort.broker.transactions.state import (
     TransactionState,
     check,
 )
-from kohort.broker.transactions.transaction import NO_EPOCH, Metadata, Transaction
+from kohort.broker.transactions.transaction_metadata import (
+    NO_EPOCH,
+    Metadata,
+    TransactionMetadata,
+)
 from kohort.protocol.slotted import replace, slotted
 
 LONGEST_RETRY: Final = 1.0
@@ -35,7 +40,7 @@ LONGEST_RETRY: Final = 1.0
 class Waiting:
     """An append whose `Appended` has not come yet."""
 
-    transactions: Sequence[Transaction]
+    transactions: Sequence[TransactionMetadata]
     cause: str
     reply: Reply | None
     """The answer to the request once the append is in the log."""
@@ -60,7 +65,10 @@ class Appends:
         self._latest = 0
 
     def add(
-        self, transactions: Sequence[Transaction], cause: str, reply: Reply | None
+        self,
+        transactions: Sequence[TransactionMetadata],
+        cause: str,
+        reply: Reply | None,
     ) -> int:
         """Numbers an append."""
         self._latest += 1
@@ -135,7 +143,7 @@ class Turn:
 
     def change(
         self,
-        transaction: Transaction,
+        transaction: TransactionMetadata,
         after: Metadata,
         cause: str,
         token: object = None,
@@ -161,7 +169,7 @@ class Turn:
         has_window = opens_window and self.settings.has_windows
         self._append((record,), append_id, has_window=has_window)
 
-    def bury(self, transactions: Sequence[Transaction]) -> None:
+    def bury(self, transactions: Sequence[TransactionMetadata]) -> None:
         """Writes the tombstones of ids that expire."""
         for transaction in transactions:
             check(transaction.state, DEAD)
@@ -176,7 +184,7 @@ class Turn:
         value_version = 1 if self.transaction_version else 0
         self.effects.append(Append(records, append_id, value_version, has_window))
 
-    def apply(self, transaction: Transaction, cause: str) -> None:
+    def apply(self, transaction: TransactionMetadata, cause: str) -> None:
         """Enters the pending state, whose record is in the log."""
         before, after = transaction.metadata, transaction.pending
         assert after is not None
@@ -187,7 +195,7 @@ class Turn:
             transaction.since = self.now
 
     def tell(
-        self, transaction: Transaction, before: Metadata | None, cause: str
+        self, transaction: TransactionMetadata, before: Metadata | None, cause: str
     ) -> None:
         """Makes the notice of a new state; `before` is None for the first one."""
         if self.listening:
@@ -197,7 +205,7 @@ class Turn:
     # -- markers and timers
 
     def write_markers(
-        self, transaction: Transaction, partitions: Sequence[TopicPartition]
+        self, transaction: TransactionMetadata, partitions: Sequence[TopicPartition]
     ) -> None:
         """Writes the markers of some partitions."""
         prepared = transaction.metadata
@@ -213,18 +221,18 @@ class Turn:
             )
         )
 
-    def arm_markers(self, transaction: Transaction, pause: float) -> None:
+    def arm_markers(self, transaction: TransactionMetadata, pause: float) -> None:
         """Sets the timer for markers that are due later; `pause` is in seconds."""
         key = "markers", transaction.transactional_id
         self.effects.append(Arm(key, self.now + pause))
 
-    def arm_retry(self, transaction: Transaction) -> None:
+    def arm_retry(self, transaction: TransactionMetadata) -> None:
         """Sets the timer for refused markers."""
         pause = transaction.retry_pause
         self.arm_markers(transaction, pause)
         transaction.retry_pause = min(2 * pause, LONGEST_RETRY)
 
-    def arm_timeout(self, transaction: Transaction) -> None:
+    def arm_timeout(self, transaction: TransactionMetadata) -> None:
         """Sets the timer of an open transaction, unless it fires earlier anyway.
 
         Kafka looks for transactions that are too old from time to time, so the timer

@@ -30,7 +30,7 @@ from kohort.client.network.reconnecting import Backoff
 from kohort.client.offsets import TopicPartition
 from kohort.client.producing.accumulator import NEVER, Accumulator, Queue
 from kohort.client.producing.batches import Batch
-from kohort.client.transactions.transaction import Transaction
+from kohort.client.transactions.transaction_manager import TransactionManager
 from kohort.protocol import compression
 from kohort.protocol.apis.k00_produce import (
     PartitionProduceData,
@@ -95,7 +95,7 @@ class Sender:
         accumulator: Accumulator,
         deliveries: Deliveries,
         random: Random,
-        transaction: Transaction | None,
+        transaction: TransactionManager | None,
     ) -> None:
         self._cluster = cluster
         self._config = config

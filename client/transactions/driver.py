@@ -1,4 +1,4 @@
-"""Drives a `Transaction`: sends its requests, waits, and retries.
+"""Drives a `TransactionManager`: sends its requests, waits, and retries.
 
 1. The producer calls `begin`, `add_partition`, `commit_offsets` or `end`.
 2. `wake` starts a task if the transaction has a request to send.
@@ -40,7 +40,7 @@ from kohort.client.transactions.state import (
     ABORTING_TRANSACTION,
     FATAL_ERROR,
 )
-from kohort.client.transactions.transaction import Operation, Transaction
+from kohort.client.transactions.transaction_manager import Operation, TransactionManager
 from kohort.protocol.apis.k22_init_producer_id import InitProducerIdRequest
 from kohort.protocol.apis.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -104,7 +104,7 @@ class TransactionDriver:
     def __init__(
         self, cluster: Cluster, config: ProducerConfig, id_: str, batches: Batches
     ) -> None:
-        self.core = Transaction(id_)
+        self.core = TransactionManager(id_)
         self._id = id_
         self._cluster = cluster
         self._config = config

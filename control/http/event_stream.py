@@ -35,7 +35,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from kohort.broker.clock import ns
-from kohort.broker.events.open_transactions import KINDS as TRANSACTION_KINDS
+from kohort.broker.events.remembered_transactions import KINDS as TRANSACTION_KINDS
 from kohort.broker.events.views.reading import SLICE, json_of
 from kohort.broker.server import Broker
 from kohort.control.held_back import waiting

@@ -30,7 +30,7 @@ from kohort.control.transaction_verbs import TransactionVerbs
 
 if TYPE_CHECKING:
     from kohort.broker.shards.transaction_shards import TransactionShards
-    from kohort.broker.transactions.transaction import Transaction
+    from kohort.broker.transactions.transaction_metadata import TransactionMetadata
 
 MOST_ROWS: Final = 1_000
 """Most transactional ids of one list: they are collected in one go."""
@@ -189,11 +189,11 @@ class _Handlers:
                 )
         raise web.HTTPNotFound(text=f"there is no transactional id {name!r}")
 
-    def _row(self, each: Transaction, node_id: int) -> TransactionRow:
+    def _row(self, each: TransactionMetadata, node_id: int) -> TransactionRow:
         return row_of(self._broker.cluster, each.transactional_id, each, node_id)
 
     def _partitions(
-        self, transaction: Transaction
+        self, transaction: TransactionMetadata
     ) -> Generator[None, None, list[HeldPartition]]:
         topics = self._broker.cluster.topics.by_name
         rows: list[HeldPartition] = []

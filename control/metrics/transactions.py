@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kohort.broker.events.open_transactions import FENCED, KINDS, MARKER, STATE
+from kohort.broker.events.remembered_transactions import FENCED, KINDS, MARKER, STATE
 from kohort.broker.events.schema import BY_NAME
 from kohort.broker.events.seen import Seen
 from kohort.broker.server import Broker
 
 if TYPE_CHECKING:
-    from kohort.broker.transactions.transaction import Transaction
+    from kohort.broker.transactions.transaction_metadata import TransactionMetadata
 
 UNHEARD: Final = BY_NAME.keys() - KINDS
 """Kinds that are not counted."""
@@ -85,6 +85,6 @@ class TransactionCounts:
         }
 
 
-def _known(broker: Broker) -> Iterator[Transaction]:
+def _known(broker: Broker) -> Iterator[TransactionMetadata]:
     for shard in broker.cluster.transactions:
         yield from [*shard.transactions.values()]

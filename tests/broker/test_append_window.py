@@ -18,12 +18,10 @@ from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
     CommitResult,
     JoinResult,
-    Notice,
     Reply,
     SyncResult,
 )
 from kohort.broker.coordinator.events import (
-    Client,
     CommitOffsets,
     Join,
     Offsets,
@@ -31,6 +29,7 @@ from kohort.broker.coordinator.events import (
     TopicsDeleted,
 )
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.notice import Client, Notice
 from kohort.broker.server import Broker
 from kohort.broker.shards.driver import GroupDriver
 from kohort.control.why import history

@@ -11,8 +11,9 @@ from tests.manual_clock import ManualClock
 
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import JoinResult
-from kohort.broker.coordinator.events import Client, Join
+from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.notice import Client
 from kohort.broker.shards.driver import GroupDriver
 from kohort.broker.shards.timers import DUE_AT_ONCE
 

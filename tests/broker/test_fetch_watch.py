@@ -8,7 +8,6 @@ import pytest
 from tests.wire import requests
 from tests.wire.client import WireClient, connected
 
-from kohort.broker.coordinator.events import Client
 from kohort.broker.events.delivery.notes import (
     Asked,
     Dropped,
@@ -21,6 +20,7 @@ from kohort.broker.fetch_watch import BATCHES_AT_ONCE, FetchWatch
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import ReadResult
 from kohort.broker.long_work import finish
+from kohort.broker.notice import Client
 from kohort.broker.server import Broker
 from kohort.protocol.records import Record, build_batch
 

@@ -26,8 +26,8 @@ from tests.wire.requests import (
 )
 
 from kohort.broker.coordinator.effects import OffsetRecord
-from kohort.broker.coordinator.events import Client
 from kohort.broker.long_work import Work
+from kohort.broker.notice import Client
 from kohort.broker.request import Request, ResponseFormat
 from kohort.broker.server import Broker
 from kohort.broker.shards.group_records import BatchSize, Encoder

@@ -17,10 +17,10 @@ from tests.broker.test_cluster import NO_DELAY
 from tests.wire.client import connected
 from tests.wire.requests import commit_offsets
 
-from kohort.broker.coordinator.events import Client
 from kohort.broker.dispatch import HANDLERS, WITH_RESPOND
 from kohort.broker.handlers import k11_join_group, k14_sync_group, repeated_rows
 from kohort.broker.long_work import PIECE_COST, Pace, Work
+from kohort.broker.notice import Client
 from kohort.broker.request import AnswerSizeError, Request, ResponseFormat
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k22_init_producer_id import InitProducerIdRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kohort.broker.coordinator.events import Client
+from kohort.broker.notice import Client
 from kohort.broker.server import Broker
 from kohort.broker.transactions.events import (
     AddPartitions,

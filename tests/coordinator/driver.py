@@ -22,7 +22,6 @@ from kohort.broker.coordinator.effects import (
     GroupRecord,
     GroupTombstone,
     HeartbeatResult,
-    Notice,
     OffsetRecord,
     Record,
     Replies,
@@ -32,7 +31,6 @@ from kohort.broker.coordinator.effects import (
 from kohort.broker.coordinator.events import (
     Appended,
     AppendFailed,
-    Client,
     CommitOffsets,
     Event,
     Expired,
@@ -46,6 +44,7 @@ from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.offsets import COMMITTED
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.render import render
+from kohort.broker.notice import Client, Notice
 from kohort.protocol.errors import ErrorCode
 
 R = TypeVar("R")

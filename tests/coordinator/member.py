@@ -14,7 +14,8 @@ from kohort.broker.coordinator.effects import (
     JoinResult,
     SyncResult,
 )
-from kohort.broker.coordinator.events import Client, Heartbeat, Join, Sync
+from kohort.broker.coordinator.events import Heartbeat, Join, Sync
+from kohort.broker.notice import Client
 from kohort.protocol.consumer import Assignment, Subscription, TopicPartitions, encode
 
 

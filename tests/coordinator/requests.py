@@ -8,12 +8,12 @@ from tests.coordinator.driver import SIMPLE, Driver, Pending
 
 from kohort.broker.coordinator.effects import CommitResult, LeaveResult
 from kohort.broker.coordinator.events import (
-    Client,
     CommitOffsets,
     Leave,
     LeavingMember,
     Offsets,
 )
+from kohort.broker.notice import Client
 
 
 def start_leave(

@@ -7,7 +7,7 @@ from tests.coordinator.context import Context
 from tests.coordinator.driver import HOST
 from tests.coordinator.member import assign, protocols
 
-from kohort.broker.coordinator.events import Client
+from kohort.broker.notice import Client
 from kohort.protocol.consumer import Subscription, TopicPartitions, encode
 
 

@@ -16,11 +16,11 @@ from kohort.broker.coordinator.effects import (
     Arm,
     GroupRecord,
     GroupTombstone,
-    Notice,
     OffsetRecord,
     Record,
 )
 from kohort.broker.coordinator.load import Loading
+from kohort.broker.notice import Notice
 
 # -- groups within the limit
 

@@ -13,9 +13,9 @@ import pytest
 from tests.coordinator.context import Context
 from tests.coordinator.member import Member, assign, protocols
 
-from kohort.broker.coordinator.events import Client
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Member as GroupMember
+from kohort.broker.notice import Client
 
 RECORDED: list[tuple[list[str], list[str]]] = json.loads(
     (Path(__file__).parents[1] / "data" / "member_orders.json").read_text("utf-8")

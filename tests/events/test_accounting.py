@@ -16,7 +16,6 @@ from tests.events.consumers import consumer, divide
 from tests.groups.test_reasons import join, sync
 from tests.wire.client import connected
 
-from kohort.broker.coordinator.effects import Notice
 from kohort.broker.events import accounting
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.values import ROWS
@@ -24,6 +23,7 @@ from kohort.broker.events.accounting import Accounting
 from kohort.broker.events.bus import Events
 from kohort.broker.events.seen import Seen
 from kohort.broker.events.views.jsonl import EventsFile
+from kohort.broker.notice import Notice
 from kohort.broker.server import Broker
 from kohort.control.why import history
 

@@ -10,9 +10,9 @@ from tests.events.plays.scene import S
 from tests.events.plays.table import PLAYS
 
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import Notice
 from kohort.broker.coordinator.events import Heartbeat
 from kohort.broker.events.schema import KINDS
+from kohort.broker.notice import Notice
 
 NOT_OF_GROUPS = {
     "delivery_account",

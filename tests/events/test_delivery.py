@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.coordinator.events import Client
 from kohort.broker.events.account.accounts import Accounts
 from kohort.broker.events.delivery import Delivery
 from kohort.broker.events.delivery.account import Deliveries
@@ -23,6 +22,7 @@ from kohort.broker.events.delivery.notes import (
 from kohort.broker.events.delivery.passages import MOST_ROWS
 from kohort.broker.events.delivery.segments import MOST, Segments
 from kohort.broker.long_work import finish
+from kohort.broker.notice import Client
 
 MS = 1_000_000
 LATER_MS = 1_000

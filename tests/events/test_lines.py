@@ -15,11 +15,12 @@ from tests.manual_clock import ManualClock
 from kohort.broker import telemetry
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import JoinResult
-from kohort.broker.coordinator.events import Client, CommitOffsets, Join, Offsets
+from kohort.broker.coordinator.events import CommitOffsets, Join, Offsets
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import write_line
+from kohort.broker.notice import Client
 from kohort.broker.shards.driver import GroupDriver
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kohort.broker.coordinator.effects import Notice, Who
 from kohort.broker.events.bus import Events
+from kohort.broker.notice import Notice, Who
 from kohort.control.metrics.groups import LONGEST_NAME, MOST_GROUPS, OTHERS, GroupFold
 
 SECOND = 1_000_000_000

@@ -18,8 +18,8 @@ from tests.events.build import SECOND, accounted, recorded
 from tests.events.consumers import COOPERATIVE, EAGER, consumer, divide
 from tests.events.test_metrics_agree import counted
 
-from kohort.broker.coordinator.effects import Notice
 from kohort.broker.events.account.values import Event
+from kohort.broker.notice import Notice
 from kohort.control.why import history
 
 AWAY_S: Final = 1.5

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from kohort.broker.coordinator.effects import Notice, Who
-from kohort.broker.coordinator.events import Client
 from kohort.broker.events.bus import Events, NodeEvents
 from kohort.broker.events.remembered import ROWS_PER_EVENT
 from kohort.broker.events.types import Event
+from kohort.broker.notice import Client, Notice, Who
 
 NOW = 1_700_000_000.0
 

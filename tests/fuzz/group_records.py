@@ -11,10 +11,11 @@ from tests.coordinator.driver import read_log
 from tests.fuzz.target import Target
 
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import Append, Arm, Effect, Notice, Record
+from kohort.broker.coordinator.effects import Append, Arm, Effect, Record
 from kohort.broker.coordinator.events import DescribeGroup, Expired, ListGroups
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.render import render
+from kohort.broker.notice import Notice
 from kohort.broker.shards.group_records import Decoder, Encoder
 from kohort.protocol import consumer, offsets_log, records
 from kohort.protocol.messages import WireError

@@ -14,16 +14,16 @@ from tests.java.conftest import SMALL
 from kohort.broker.coordinator.effects import GroupTombstone, OffsetRecord
 from kohort.broker.log.compaction import clean
 from kohort.broker.log.directory import DataDir
+from kohort.broker.log.ended_transactions import EndMarker
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.producers import Verification
 from kohort.broker.log.settings import LOG_APPEND_TIME, LogConfig
-from kohort.broker.log.transactions import EndMarker
 from kohort.broker.shards.group_records import Encoder
 from kohort.broker.shards.transaction_records import encode
 from kohort.broker.transactions.effects import StateRecord
 from kohort.broker.transactions.events import TopicPartition
 from kohort.broker.transactions.state import TransactionState
-from kohort.broker.transactions.transaction import Metadata
+from kohort.broker.transactions.transaction_metadata import Metadata
 from kohort.protocol.records import TRANSACTIONAL, Record, build_batch
 
 pytestmark = pytest.mark.interop

@@ -11,11 +11,11 @@ from hypothesis.stateful import initialize, invariant, rule
 from tests.log.storage import InFolder, opened
 from tests.log.transacting import EVERYTHING, NOW, committed_offsets
 
+from kohort.broker.log.ended_transactions import EndMarker
 from kohort.broker.log.lookup import find_offset
 from kohort.broker.log.producers import Verification
 from kohort.broker.log.results import LATEST
 from kohort.broker.log.settings import LogConfig
-from kohort.broker.log.transactions import EndMarker
 from kohort.broker.long_work import finish
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import TRANSACTIONAL, Record, build_batch, read_headers

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from tests.log.storage import Keeper
 
 from kohort.broker.log import compaction
+from kohort.broker.log.ended_transactions import EndMarker
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.producers import Verification
 from kohort.broker.log.results import AppendResult, ReadResult
 from kohort.broker.log.settings import LogConfig
-from kohort.broker.log.transactions import EndMarker
 from kohort.broker.long_work import finish
 from kohort.protocol.records import (
     TRANSACTIONAL,

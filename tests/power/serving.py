@@ -15,9 +15,9 @@ from tests.manual_clock import ManualClock
 from tests.power.client import Client
 from tests.power.model import SHARDS
 
+from kohort.broker import notice
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.config import Config
-from kohort.broker.coordinator import events
 from kohort.broker.dispatch import ROUTES
 from kohort.broker.events.bus import Events
 from kohort.broker.housekeeping import Housekeeper
@@ -121,7 +121,7 @@ class Serving(Client):
         route = ROUTES[api.key << 16 | version]
         decoded, _ = route.decode(data, 0, len(data))
         peer = _Peer()
-        client = events.Client("power", "/127.0.0.1")
+        client = notice.Client("power", "/127.0.0.1")
         request = Request(
             route.format, route.respond, 1, client, decoded, self._node, peer
         )

@@ -11,8 +11,8 @@ from tests.patience import PATIENCE_S
 from tests.wire import requests
 from tests.wire.client import connected
 
-from kohort.broker.coordinator.effects import Notice
 from kohort.broker.events.remembered import REMEMBERED
+from kohort.broker.notice import Notice
 from kohort.broker.server import Broker
 from kohort.broker.thread import LoopThread
 from kohort.client import Admin, Consumer, NewTopic

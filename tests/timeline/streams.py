@@ -21,9 +21,10 @@ from tests.events.build import own_fields
 
 from kohort.broker.clock import ns
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.events import Client, Leave, LeavingMember
+from kohort.broker.coordinator.events import Leave, LeavingMember
 from kohort.broker.events.findings.fold import Folding
 from kohort.broker.events.schema import SCHEMA_VERSION
+from kohort.broker.notice import Client
 from kohort.control.timeline.packing import event_of
 from kohort.protocol.consumer import Assignment, TopicPartitions, encode
 

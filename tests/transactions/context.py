@@ -13,15 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from kohort.broker.coordinator.effects import Arm, Notice
-from kohort.broker.coordinator.events import (
-    Appended,
-    AppendFailed,
-    Client,
-    Expired,
-    TimerKey,
-)
+from kohort.broker.coordinator.effects import Arm
+from kohort.broker.coordinator.events import Appended, AppendFailed, Expired, TimerKey
 from kohort.broker.events.render import render
+from kohort.broker.notice import Client, Notice
 from kohort.broker.transactions.coordinator import TransactionCoordinator
 from kohort.broker.transactions.effects import (
     Append,
@@ -47,11 +42,11 @@ from kohort.broker.transactions.events import (
 from kohort.broker.transactions.load import Loading
 from kohort.broker.transactions.settings import TransactionSettings
 from kohort.broker.transactions.state import TransactionState
-from kohort.broker.transactions.transaction import (
+from kohort.broker.transactions.transaction_metadata import (
     NO_EPOCH,
     NO_GROUPS,
     Metadata,
-    Transaction,
+    TransactionMetadata,
 )
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.slotted import replace
@@ -319,7 +314,7 @@ class Context:
     # -- facts
 
     @property
-    def transaction(self) -> Transaction:
+    def transaction(self) -> TransactionMetadata:
         """The transactional id of the scene."""
         return self.coordinator.transactions[ID]
 

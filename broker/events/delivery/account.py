@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal
 
-from kohort.broker.coordinator.events import Client
 from kohort.broker.events.account.accounts import Accounts
 from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.values import Event, Partition, partitions
@@ -28,6 +27,7 @@ from kohort.broker.events.delivery.values import (
 )
 from kohort.broker.events.seen import Seen
 from kohort.broker.events.sources import Count
+from kohort.broker.notice import Client
 
 MOST_GROUPS: Final = 10_000
 """Groups with an account; the earliest goes."""

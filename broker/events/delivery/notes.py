@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kohort.broker.coordinator.events import Client
+from kohort.broker.notice import Client
 
 
 class Asked(NamedTuple):

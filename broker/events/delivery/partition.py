@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container
 
-from kohort.broker.coordinator.events import Client
 from kohort.broker.events.delivery.passages import (
     CLOSING_NS,
     IN_REBALANCE,
@@ -23,6 +22,7 @@ from kohort.broker.events.delivery.passages import (
     Seen,
 )
 from kohort.broker.events.delivery.segments import END, Segments
+from kohort.broker.notice import Client
 
 
 class PartitionDelivery:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kohort.broker.coordinator.events import Client
 from kohort.broker.events.delivery.segments import END
+from kohort.broker.notice import Client
 
 MOST_ROWS: Final = 1_000
 """Rows of a kind per partition; the earliest go."""

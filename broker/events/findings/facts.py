@@ -9,7 +9,10 @@ from kohort.broker.events.account import Account, UnreadAccount
 from kohort.broker.events.account.membership import Life, Member
 from kohort.broker.events.account.values import Partition, Return, Unread
 from kohort.broker.events.findings.finding import Finding
-from kohort.broker.events.findings.transactions import Fenced, Transaction
+from kohort.broker.events.findings.transaction_history import (
+    Fenced,
+    ObservedTransaction,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +316,7 @@ class Facts:
     strikes: Sequence[Strike]
     advances: Sequence[Advance]
     commands: Sequence[Command]
-    transactions: Sequence[Transaction]
+    transactions: Sequence[ObservedTransaction]
     fenced: Sequence[Fenced]
     partitions: frozenset[Partition]
     waiting: Mapping[Partition, int]

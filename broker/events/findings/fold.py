@@ -32,7 +32,7 @@ from kohort.broker.events.findings.facts import (
 )
 from kohort.broker.events.findings.finding import Finding
 from kohort.broker.events.findings.interventions import with_tests
-from kohort.broker.events.findings.transactions import Transactions
+from kohort.broker.events.findings.transaction_history import TransactionHistory
 
 CLOCK: Final = "clock_advanced"
 """The kind of no group that every group's facts need."""
@@ -107,7 +107,7 @@ class Folding:
 
     def __init__(self) -> None:
         self.groups: dict[str, _Group] = {}
-        self.transactions = Transactions()
+        self.transactions = TransactionHistory()
         self.accounts = Accounts()
         self._gaps: list[tuple[int, int]] = []
         self._advances: list[Advance] = []
@@ -318,7 +318,7 @@ class _Group:
 
     def facts(
         self,
-        all_transactions: Transactions,
+        all_transactions: TransactionHistory,
         until_ns: int | None,
         waiting: Waiting,
     ) -> Facts:

@@ -15,7 +15,7 @@ from kohort.broker.events.account.membership import Life
 from kohort.broker.events.account.values import Gone
 from kohort.broker.events.findings.facts import Advance, Facts
 from kohort.broker.events.findings.faults import led_to, meanwhile, struck
-from kohort.broker.events.findings.transactions import Transaction
+from kohort.broker.events.findings.transaction_history import ObservedTransaction
 from kohort.broker.events.findings.words import HELD, duration, many
 
 MS: Final = 1_000_000
@@ -96,7 +96,7 @@ def moved_out(life: Life, facts: Facts) -> list[Advance]:
     return [] if is_due else found
 
 
-def moved_past(transaction: Transaction, facts: Facts) -> list[Advance]:
+def moved_past(transaction: ObservedTransaction, facts: Facts) -> list[Advance]:
     """The advances without which a transaction's timeout would not have ended it."""
     since_ns, until_ns = transaction.started_ns, transaction.decided_ns
     if transaction.ended_by != "timeout" or until_ns is None:

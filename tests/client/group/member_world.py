@@ -18,7 +18,6 @@ from typing import Any
 from tests.coordinator.context import Context
 from tests.coordinator.driver import Pending
 
-from kohort.broker.coordinator.events import Client as Peer
 from kohort.broker.coordinator.events import Event as GroupEvent
 from kohort.broker.handlers import (
     k11_join_group,
@@ -26,6 +25,7 @@ from kohort.broker.handlers import (
     k13_leave_group,
     k14_sync_group,
 )
+from kohort.broker.notice import Client as Peer
 from kohort.broker.template import Encoded
 from kohort.client.assignors import ASSIGNORS
 from kohort.client.assignors.contract import Assignment, PartitionRacks, TopicPartition

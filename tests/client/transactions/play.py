@@ -19,7 +19,7 @@ from kohort.client.transactions.requests import (
     Request,
 )
 from kohort.client.transactions.state import TransactionState
-from kohort.client.transactions.transaction import Operation, Transaction
+from kohort.client.transactions.transaction_manager import Operation, TransactionManager
 from kohort.protocol.errors import ErrorCode
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -44,7 +44,7 @@ class Play:
     """
 
     def __init__(self, version: int = 2, *, can_bump: bool = True) -> None:
-        self.core = Transaction("x")
+        self.core = TransactionManager("x")
         self.asked: list[Request] = []
         self.has_batches = False
         start = self.core.initialize()
@@ -144,7 +144,7 @@ def at(api: str) -> tuple[Play, Operation | None]:
     play = Play(version=1)
     operation: Operation | None = None
     if api == "InitProducerId":
-        play.core = Transaction("x")
+        play.core = TransactionManager("x")
         operation = play.core.initialize()
         return play, operation
     play.begin(P0)

@@ -19,7 +19,7 @@ from kohort.client.transactions.requests import (
     InitProducer,
 )
 from kohort.client.transactions.state import TRANSITIONS, TransactionState
-from kohort.client.transactions.transaction import Operation
+from kohort.client.transactions.transaction_manager import Operation
 
 
 def test_version_1_adds_first() -> None:

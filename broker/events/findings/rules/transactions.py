@@ -9,11 +9,11 @@ from kohort.broker.events.findings.facts import Facts, LooseOffsets
 from kohort.broker.events.findings.finding import Evidence, Finding
 from kohort.broker.events.findings.interventions import moved_ns, moved_past
 from kohort.broker.events.findings.names import Names, cut
-from kohort.broker.events.findings.transactions import (
+from kohort.broker.events.findings.transaction_history import (
     LONG_NS,
     OPEN_NS,
     Fenced,
-    Transaction,
+    ObservedTransaction,
 )
 from kohort.broker.events.findings.words import duration, many
 
@@ -72,7 +72,7 @@ def pending_offsets(facts: Facts, _: Names) -> Iterator[Finding]:
     )
 
 
-def _open(facts: Facts) -> list[Transaction]:
+def _open(facts: Facts) -> list[ObservedTransaction]:
     """Transactions that are open for a while, the oldest first.
 
     By the broker's clock, also where a test moved it: they hold back records now.
@@ -86,16 +86,16 @@ def _open(facts: Facts) -> list[Transaction]:
     return sorted(found, key=lambda each: each.started_ns)
 
 
-def _open_ns(each: Transaction, until_ns: int, facts: Facts) -> int:
+def _open_ns(each: ObservedTransaction, until_ns: int, facts: Facts) -> int:
     """How long it was open by then, without time that a test skipped."""
     return until_ns - each.started_ns - moved_ns(facts, each.started_ns, until_ns)
 
 
-def _held(transaction: Transaction, facts: Facts) -> frozenset[Partition]:
+def _held(transaction: ObservedTransaction, facts: Facts) -> frozenset[Partition]:
     return transaction.held() & facts.partitions
 
 
-def _opened(transaction: Transaction, facts: Facts, now: int) -> Evidence:
+def _opened(transaction: ObservedTransaction, facts: Facts, now: int) -> Evidence:
     text = f"{_producer(transaction)} began a transaction"
     held = _held(transaction, facts)
     if held:
@@ -228,11 +228,11 @@ def _refused(each: Fenced, why: str) -> Evidence:
     return Evidence(each.at_ns, f"{text} ({each.error}){why}", each.sequence)
 
 
-def _ends(each: Transaction) -> str:
+def _ends(each: ObservedTransaction) -> str:
     return "it committed" if each.state == "CompleteCommit" else "it aborted"
 
 
-def _ended(each: Transaction, how: str) -> Evidence:
+def _ended(each: ObservedTransaction, how: str) -> Evidence:
     open_ns = (each.decided_ns or each.started_ns) - each.started_ns
     text = f"{_producer(each)} began a transaction; {how} after {duration(open_ns)}"
     released = sum(each.marked.values())
@@ -241,7 +241,7 @@ def _ended(each: Transaction, how: str) -> Evidence:
     return Evidence(each.started_ns, text, each.sequence)
 
 
-def _producer(each: Transaction) -> str:
+def _producer(each: ObservedTransaction) -> str:
     client = f"client {cut(each.client_id)}, " if each.client_id else ""
     return f"{cut(each.transactional_id)} ({client}producer {each.producer_id})"
 

@@ -25,7 +25,7 @@ _BAD_ENDS: Final = frozenset({"timeout", "fenced", "operator"})
 """Causes of an end that is not the producer's own."""
 
 
-class OpenTransactions:
+class RememberedTransactions:
     """Open transactions, and the latest ones that did not end well.
 
     Args:

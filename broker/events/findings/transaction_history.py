@@ -33,7 +33,7 @@ _NEW_EPOCHS = frozenset({"initialized", "fenced", "timeout", "operator"})
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class ObservedTransaction:
     """A transaction that is open, was open for long, or did not end well.
 
     Attributes:
@@ -100,7 +100,7 @@ class Fenced:
     successor: str | None
 
 
-class Transactions:
+class TransactionHistory:
     """All transactions of a stream, as of the events so far.
 
     Attributes:
@@ -112,8 +112,8 @@ class Transactions:
 
     def __init__(self) -> None:
         self.now_ns = 0
-        self.open: dict[str, Transaction] = {}
-        self.ended: list[Transaction] = []
+        self.open: dict[str, ObservedTransaction] = {}
+        self.ended: list[ObservedTransaction] = []
         self.fenced: list[Fenced] = []
         self._run: str | None = None
         self._known = (0, 0)
@@ -144,7 +144,7 @@ class Transactions:
 
     def concerning(
         self, group: str, owned: AbstractSet[Partition]
-    ) -> tuple[list[Transaction], list[Fenced]]:
+    ) -> tuple[list[ObservedTransaction], list[Fenced]]:
         """The transactions, and refused producers of such, that concern a group.
 
         Args:
@@ -230,7 +230,7 @@ class Transactions:
         )
 
 
-def _opened(event: Event, before: Transaction | None) -> Transaction:
+def _opened(event: Event, before: ObservedTransaction | None) -> ObservedTransaction:
     """A transaction that is open, or being ended, after an event."""
     at_ns, client_id = int(event["time_ns"]), event.get("client_id")
     ended_by = str(event.get("cause")) if event["state"] in _PREPARED else None
@@ -238,7 +238,7 @@ def _opened(event: Event, before: Transaction | None) -> Transaction:
         client_id = client_id or before.client_id
         if ended_by == "loaded":
             ended_by = before.ended_by or ended_by
-    return Transaction(
+    return ObservedTransaction(
         transactional_id=event["transactional_id"],
         producer_id=event["producer_id"],
         client_id=client_id,

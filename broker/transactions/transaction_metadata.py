@@ -159,7 +159,7 @@ class Metadata:
         )
 
 
-class Transaction:
+class TransactionMetadata:
     """A transactional id.
 
     Attributes:

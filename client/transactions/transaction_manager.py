@@ -84,7 +84,7 @@ class _Commit(Operation):
     """True if an AddOffsetsToTxn was sent."""
 
 
-class Transaction:
+class TransactionManager:
     """The state of one transactional producer.
 
     Attributes:
