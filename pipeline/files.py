@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from kohort.pipeline.errors import PipelineError
+
 PARQUET: Final = ".parquet"
+_SPECIAL: Final = frozenset("*?[]{}")
+"""Characters of patterns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +80,22 @@ def inputs(pattern: str) -> list[File]:
 
     Args:
         pattern: a path, or a pattern: ``*``, ``?``, ``[a-c]``, ``{a,b}``.
+
+    Raises:
+        PipelineError: it is a pattern, and the package that reads patterns is missing.
     """
     if Path(pattern).exists():
         found = [pattern]
+    elif _SPECIAL.isdisjoint(pattern):
+        found = []
     else:
-        from wcmatch import glob
-
+        try:
+            from wcmatch import glob
+        except ImportError as error:
+            raise PipelineError(
+                f"{pattern}: patterns need wcmatch ({error}): in a checkout of kohort,"
+                " pip install '.[pipeline]'"
+            ) from error
         flags = glob.BRACE | glob.DOTGLOB | glob.FORCEUNIX
         found = glob.glob(pattern, flags=flags)
     files = {file.path: file for each in found for file in _below(Path(each))}

@@ -67,6 +67,7 @@ def test_without_pyspark_it_says_what_to_install(
     for words, extra in (
         (("run", "x.jsonl"), "pipeline"),
         (("ingest", "x.jsonl"), "pipeline"),
+        (("ingest", "*.jsonl"), "pipeline"),
         (("build",), "pipeline"),
         (("query", "SELECT 1"), "pipeline"),
         (("build", "--master", "local"), "spark"),
