@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kohort.broker.cluster import markers
-from kohort.broker.coordinator import transactions as group_side
+from kohort.broker.coordinator import transactional_offsets as group_side
 from kohort.broker.coordinator.events import TransactionEnded
 from kohort.broker.log.partition import Partition
 from kohort.control.cli import main
