@@ -358,7 +358,7 @@ FEW = 200
 TIMERS = {"<TimerHandle Timers._fire>": 50, "<TimerHandle>": 1}
 """Each coordinator checks for expired offsets, so each of the 50 has one; and a timer
 that is firing has no name."""
-HISTORY = {"broker.events.seen.Seen", "broker.coordinator.effects.Notice"}
+HISTORY = {"broker.events.seen.Seen", "broker.notice.Notice"}
 """The events that a broker keeps for `kohort why`: REMEMBERED of them, and as many of
 groups."""
 
