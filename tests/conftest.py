@@ -60,6 +60,8 @@ LONGER = {"fuzz", "interop", "long", "spark"}
 """Tests that start clusters and toolchains, or wait for real time."""
 LONGEST_S = 900
 """Their limit: three times as long as the longest takes on two busy cores."""
+LIMIT_S = 300
+"""The limit of the others, their fixtures included."""
 jitter.set_up(os.environ.get("KOHORT_JITTER"))
 
 
@@ -94,11 +96,16 @@ def pytest_collection(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives long tests a longer limit than the one in pyproject.toml."""
+    """Gives each test a time limit.
+
+    Not by pyproject.toml: a user's own test in a checkout needs no pytest-timeout. By a
+    thread: an alarm's exception would end in an asyncio task.
+    """
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
-        if LONGER & marks and "timeout" not in marks:
-            item.add_marker(pytest.mark.timeout(LONGEST_S))
+        limit = LONGEST_S if LONGER & marks else LIMIT_S
+        if "timeout" not in marks:
+            item.add_marker(pytest.mark.timeout(limit, method="thread"))
 
 
 @pytest.fixture
