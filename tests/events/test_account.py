@@ -590,6 +590,24 @@ def check_durations(settled: list[Account], events: list[Event]) -> None:
     assert [each.sync_ns for each in whole] == took[: len(whole)]
 
 
+def test_accounts_of_older_streams_are_read(context: Context) -> None:
+    """They have fields under other names, or lack them."""
+    ana, ben = pair(context, EAGER)
+    ben.leave()
+    ana.join()
+    divide((ana, (0, 1, 2, 3)))
+    (*_, event) = (
+        each
+        for each in accounted(recorded(context))
+        if each["kind"] == "rebalance_account" and each["moves"]
+    )
+    older = {**event, "moves": [{**row} for row in event["moves"]]}
+    del older["unprocessed_ns"]
+    for row in older["moves"]:
+        row["unread_ns"] = row.pop("gap_ns")
+    assert Account.of(older) == Account.of(event)
+
+
 def check_accounts(context: Context) -> None:
     """Accounts match the schema and the plain reading of the events."""
     events = recorded(context)

@@ -474,6 +474,9 @@ _ATTRIBUTES: Final = {
     row: tuple(each.name for each in fields(row)) for row in (*_ROWS.values(), LogEnd)
 }
 
+_OLDER_NAMES: Final = {"moves": {"unread_ns": "gap_ns"}}
+"""Names of attributes in older streams, by the field of the rows."""
+
 
 def _to_json(value: Any) -> Any:
     if type(value) in _SCALARS:
@@ -498,7 +501,11 @@ def _from_json(name: str, value: Any) -> Any:
     row = _ROWS.get(name)
     if row is None:
         return tuple(value)
-    return tuple(row(**{k: _of_row(k, v) for k, v in each.items()}) for each in value)
+    names = _OLDER_NAMES.get(name, {})
+    return tuple(
+        row(**{names.get(k, k): _of_row(k, v) for k, v in each.items()})
+        for each in value
+    )
 
 
 def _of_row(name: str, value: Any) -> Any:
