@@ -84,9 +84,9 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
         for link in LINKS.iterdir()
         if link.is_symlink()
         for path in (ROOT / link.name).rglob("*")
-        if path.suffix == ".py"
+        if path.suffix in {".py", ".sql"}
         or path.name == "py.typed"
-        or path.parent.name in {"assets", "sql", "templates"}
+        or path.parent.name in {"assets", "templates"}
         or path.name == "event_schema.json"
     } | {"kohort/__init__.py", "kohort/__main__.py", "kohort/py.typed"}
     packaged = {name for name in names if ".dist-info/" not in name}
