@@ -36,7 +36,7 @@ from kohort.pipeline.event_schema import (
     parsed,
 )
 from kohort.pipeline.files import PARQUET, File, absolute, inputs, is_local
-from kohort.pipeline.lake import Lake
+from kohort.pipeline.lake import Lake, local_rows
 from kohort.pipeline.table_functions import by, together
 
 if TYPE_CHECKING:
@@ -116,14 +116,16 @@ def quarantine(lake: Lake) -> DataFrame:
     may be whole by now.
     """
     from pyspark.sql import functions as sql
+    from pyspark.sql.types import StructType
 
     rows = lake.read(bronze_schema(), EVENTS).where(f"{WHY} is not null")
     bad = rows.select(RAW, sql.col(WHY).alias("reason"), SOURCE, ARRIVED)
     files = lake.read_json(FILES) if lake.is_local else {}
-    last = [(path, said["arrived"]) for path, said in files.items()]
+    last = [{SOURCE: path, "read": said["arrived"]} for path, said in files.items()]
     if not last:
         return bad
-    read = lake.spark.createDataFrame(last, f"{SOURCE} string, read string")
+    columns = StructType().add(SOURCE, "string").add("read", "string")
+    read = local_rows(lake.spark, last, columns)
     return (
         bad.join(read, SOURCE, "left")
         .where(f"read is null or {ARRIVED} >= cast(read as timestamp)")

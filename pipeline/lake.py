@@ -22,7 +22,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -44,6 +44,21 @@ _MARKS: Final = "*?{}[]" if os.name == "nt" else "*?{}[]\\"
 
 class LakeError(PipelineError):
     """A lake that cannot be used; the message says why."""
+
+
+def local_rows(
+    spark: SparkSession, rows: Iterable[Mapping[str, Any]], schema: StructType
+) -> DataFrame:
+    """A DataFrame of a few rows of this process.
+
+    By way of Arrow: rows in Python's types would need a Python like this one on each
+    executor of a cluster.
+    """
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    table = pa.Table.from_pylist([*rows], to_arrow_schema(schema))
+    return spark.createDataFrame(table, schema)
 
 
 class Lake:
@@ -82,7 +97,7 @@ class Lake:
         """The rows of a folder of Parquet, and those below; without a folder none."""
         reader = self.spark.read.schema(schema).option("recursiveFileLookup", "true")
         if self.is_local and not self._local(path).exists():
-            return self.spark.createDataFrame([], schema)
+            return local_rows(self.spark, (), schema)
         try:
             rows = reader.parquet(self.uri(path))
             if not self.is_local:
@@ -90,7 +105,7 @@ class Lake:
         except Exception as error:
             if "PATH_NOT_FOUND" not in str(error):
                 raise
-            return self.spark.createDataFrame([], schema)
+            return local_rows(self.spark, (), schema)
         return rows
 
     def append(self, rows: DataFrame, path: str) -> None:
@@ -179,7 +194,10 @@ class Lake:
         if self.is_local:
             self.write_json(CURRENT, state)
             return
-        line = self.spark.createDataFrame([(json.dumps(state),)], "value string")
+        from pyspark.sql.types import StructType
+
+        text = StructType().add("value", "string")
+        line = local_rows(self.spark, [{"value": json.dumps(state)}], text)
         line.coalesce(1).write.mode("append").text(self.uri(CURRENT))
 
     @contextlib.contextmanager
