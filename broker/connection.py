@@ -122,7 +122,6 @@ class Connection(asyncio.Protocol):
         "_is_at_eof",
         "_is_handling",
         "_join_below",
-        "_last",
         "_out",
         "_out_size",
         "_repeatable",

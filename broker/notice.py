@@ -1,4 +1,4 @@
-"""What happened to groups and transactions, as coordinators tell it to listeners."""
+"""Notices: events of groups and transactions, before they are rendered."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class GroupOffsets(TypedDict):
 
 
 class DeliveryShown(TypedDict):
-    """What became of the records that a group was sent.
+    """The account of the records that a group was sent.
 
     Attributes:
         words: the account in one sentence.

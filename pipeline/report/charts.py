@@ -23,7 +23,7 @@ NAMES: Final = 30
 _LANE_PX: Final = 24
 _FRAME_PX: Final = 76
 _TALL: Final = 0.8
-"""Of a lane: the height of the largest number of partitions."""
+"""Height of the largest number of partitions, as a part of a lane."""
 ALIVE: Final = "#2e8b57"
 DEAD: Final = "#7a8694"
 BAD: Final = "#d64550"

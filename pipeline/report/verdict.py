@@ -123,7 +123,7 @@ def _alike(groups: Iterable[Row]) -> Iterable[list[Row]]:
 
 
 def _incident(row: Row) -> str:
-    """What happened: ``a restart of every member``, ``4 expired sessions``."""
+    """The incidents of a group: ``a restart of every member, 4 expired sessions``."""
     parts = []
     if row["restarts"]:
         is_all = row["restarts"] == row["runs"] * row["members"]

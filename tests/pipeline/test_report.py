@@ -132,7 +132,7 @@ def test_the_numbers_are_those_of_the_queries(bad: Answers) -> None:
 
 
 def test_ten_groups_are_ranked_and_those_alike_compared(ten: Answers) -> None:
-    """Downtime is about that of the played clients, which nobody told the broker.
+    """Downtime is about that of the played clients, which the broker cannot see.
 
     A crash begins with the last heartbeat before it, so it is up to 3 s longer.
     """

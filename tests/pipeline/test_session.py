@@ -84,7 +84,7 @@ def test_a_java_that_is_too_old(tmp_path: Path) -> None:
 
 
 def test_a_download_that_fails_names_its_artifact() -> None:
-    """Of several packages the one that was not found, as Ivy has it."""
+    """Only the artifact that Ivy has not found is named."""
     text = (
         "\t\t::::::::::::::::::::::::::::::::::::::::::::::\n"
         "\t\t::          UNRESOLVED DEPENDENCIES         ::\n"

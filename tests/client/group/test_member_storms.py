@@ -28,8 +28,7 @@ MODES: dict[str, list[tuple[str, ...]]] = {
 
 MOST = 6
 EXAMPLES = 150 if settings().max_examples >= 50 else 10
-"""For each mode. A sequence takes a fifth of a second, so many are played only in the
-profile "ci"."""
+"""Sequences of each mode, which take a fifth of a second each; more with profile ci."""
 
 CALM_MS = 420_000
 """By then crashed members have expired, a new member's first join included."""
