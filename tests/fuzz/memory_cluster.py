@@ -19,7 +19,7 @@ from tests.manual_clock import ManualClock
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection
-from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.classic.group import Group
 from kohort.broker.events.bus import Events
 from kohort.broker.ids import Ids
 from kohort.broker.log import compaction
