@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.broker.coordinator import offsets
 from kohort.broker.coordinator.appends import (
-    Appends,
+    GroupAppends,
     committed_group,
     committed_groups,
 )
@@ -23,7 +23,7 @@ GROUP_TYPE = "classic"
 
 
 def describe(
-    appends: Appends, groups: dict[str, Group], event: DescribeGroup
+    appends: GroupAppends, groups: dict[str, Group], event: DescribeGroup
 ) -> DescribeGroupResult:
     """One group; an unknown one is Dead, without an error.
 
@@ -44,7 +44,7 @@ def describe(
 
 
 def list_groups(
-    appends: Appends, groups: dict[str, Group], event: ListGroups
+    appends: GroupAppends, groups: dict[str, Group], event: ListGroups
 ) -> ListGroupsResult:
     """Lists groups by state and type; no filter means all, case does not matter."""
     states = {state.lower() for state in event.states}

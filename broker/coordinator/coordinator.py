@@ -1,8 +1,7 @@
 """The group coordinator: takes events one by one, and returns their effects.
 
-It decides as Apache Kafka 4.3 does for groups of the classic protocol. It reads no
-clock and draws no random number: the time comes with each event, ids from
-`new_member_id`.
+It decides as Apache Kafka 4.3 does for groups of the classic protocol. Ids of members
+come from `new_member_id`. `kohort.broker.runtime` has what all coordinators share.
 
 One rebalance through the files: ana, the leader, and ben are in a Stable group, and
 carl joins.
@@ -46,9 +45,10 @@ from typing import Any, Literal
 
 from kohort.broker.coordinator import admin, notices, offsets, transactional_offsets
 from kohort.broker.coordinator.appends import (
-    Appends,
     Assigned,
     Changed,
+    Completion,
+    GroupAppends,
     Replaced,
     committed_group,
 )
@@ -63,18 +63,13 @@ from kohort.broker.coordinator.classic import (
 )
 from kohort.broker.coordinator.classic.group import HEARTBEAT_RESULTS, Group
 from kohort.broker.coordinator.effects import (
-    Arm,
     Effect,
     HeartbeatResult,
     JoinResult,
-    Reply,
     Result,
     SyncResult,
-    reverted,
 )
 from kohort.broker.coordinator.events import (
-    Appended,
-    AppendFailed,
     CommitInTransaction,
     CommitOffsets,
     Credited,
@@ -83,7 +78,6 @@ from kohort.broker.coordinator.events import (
     DescribeGroup,
     Event,
     Expire,
-    Expired,
     FetchOffsets,
     Heartbeat,
     HoldGroup,
@@ -106,38 +100,29 @@ from kohort.broker.coordinator.pending import OpenTransactions
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Notice
+from kohort.broker.runtime.appends import Waiting
+from kohort.broker.runtime.effects import Arm, Reply
+from kohort.broker.runtime.events import Appended, AppendFailed, Expired
+from kohort.broker.runtime.machine import CHECK_KEY, Handler, Machine, OnTimer
 from kohort.protocol.errors import ErrorCode
-
-_Handler = Callable[[Any, float], list[Effect]]
-
-OFFSETS_KEY = ("offsets",)
-"""The timer of the check for expired offsets."""
-_RESPONSE_ERRORS: dict[int, int] = {
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""Error codes sent in place of the log's own, where a client would take the log's code
-for an error in its request."""
 
 _EXPIRE_NOTHING = frozenset(
     {Heartbeat, FetchOffsets, DescribeGroup, ListGroups, Credited, Appended, Expired}
 )
 """Events after which no offset expires earlier; `Expired` may have effects that do."""
 
-CHECK_PAUSE = 0.05
-"""Seconds between two parts of a check: 50 coordinators may check at once."""
 
-
-class Coordinator:
+class Coordinator(Machine[Group, Completion, Turn, Loading]):
     """Coordinates groups.
 
     Attributes:
         settings: group coordinator settings; may be replaced at any time, with
             effect from the next event on.
         groups: by group id.
-        appends: appends that are not in the log yet.
         transactions: the open transactions with offsets of its groups.
-        listening: whether notices are made.
     """
+
+    appends: GroupAppends
 
     def __init__(
         self,
@@ -156,27 +141,28 @@ class Coordinator:
             heartbeats: whether heartbeats make notices, too.
             lasting: powers in force, shared by all coordinators of a broker.
         """
-        self.settings = settings
         self.groups: dict[str, Group] = {}
-        self.listening = True
-        # Groups not visited yet by the current check for expired offsets.
-        self._unchecked: list[str] = []
+        timers: dict[str, OnTimer[Turn, Group]] = {
+            "session": leave.session_expired,
+            "join": rebalance.join_expired,
+            "sync": rebalance.sync_expired,
+        }
+        super().__init__(self.groups, GroupAppends(), timers)
+        self.settings = settings
         # By the last check with these settings nothing expires before this time, unless
         # a group changes. So days of an advanced clock cost one check, not hundreds.
         self._next_expiry_ms: float = 0
         self._checked_with = settings
         self._new_member_id = new_member_id
-        self.appends = Appends()
         self.transactions = OpenTransactions()
         self.lasting = Lasting() if lasting is None else lasting
-        self._handlers: dict[type, _Handler] = {
+        self._handlers |= {
             Heartbeat: self._heartbeat,
             CommitOffsets: self._commit,
             Join: self._join,
-            Sync: self._sync,
+            Sync: self._in_turn(sync.sync),
             Leave: self._in_turn(leave.leave),
             Credited: self._credited,
-            Expired: self._expired,
             FetchOffsets: self._answered_by(offsets.fetch),
             DescribeGroup: self._answered_by(admin.describe),
             ListGroups: self._answered_by(admin.list_groups),
@@ -193,38 +179,29 @@ class Coordinator:
             HoldGroup: self._in_turn(powers.hold),
             ReleaseGroup: self._in_turn(powers.release),
             LimitGroup: self._in_turn(powers.limit),
-            Appended: self._appended,
-            AppendFailed: self._append_failed,
         }
         self._makes_heartbeat_notices = heartbeats
         if heartbeats:
             self._handlers[Heartbeat] = self._noticed_heartbeat
 
-    def start(self, now: float) -> list[Effect]:
-        """Arms the timer that always runs: the check for expired offsets."""
-        return [self._arm_check(now)]
+    def start(self, loading: Loading, now: float) -> list[Effect]:
+        """Takes over the groups of a log; see `Machine.start`."""
+        self.transactions = loading.transactions
+        return super().start(loading, now)
 
-    def unload(self) -> list[Effect]:
-        """Ends the coordinator: another one takes over its groups.
-
-        Returns:
-            NOT_COORDINATOR to each request that waits.
-        """
+    def unload(self) -> list[Reply]:
+        """Ends the coordinator; joins and syncs that wait are refused, too."""
         error = ErrorCode.NOT_COORDINATOR
-        effects: list[Effect] = []
-        for waiting in self.appends.waiting:
-            for reply in waiting.effects:
-                if isinstance(reply, Reply):
-                    effects += [Reply(reply.token, reverted(reply.result))]
+        replies = super().unload()
         for group in self.groups.values():
             for member in group.ordered():
                 if member.join_token is not None:
                     result = JoinResult(error, member.member_id)
-                    effects.append(Reply(member.join_token, result))
+                    replies.append(Reply(member.join_token, result))
                 if member.sync_token is not None:
-                    effects.append(Reply(member.sync_token, SyncResult(error)))
+                    replies.append(Reply(member.sync_token, SyncResult(error)))
         self._forget_unwritten()
-        return effects
+        return replies
 
     def _forget_unwritten(self) -> None:
         """Drops the mutes of groups that have no record in the log."""
@@ -232,32 +209,8 @@ class Coordinator:
             if committed_group(self.appends, self.groups, group_id) is None:
                 del self.lasting.muted[group_id]
 
-    def take_over(self, loading: Loading, now: float) -> list[Effect]:
-        """Takes over the groups of a log, before any request for them is handled.
-
-        Args:
-            loading: has read all records of these groups.
-            now: seconds since the epoch.
-
-        Returns:
-            Timers and notices.
-        """
-        turn = self._turn(now)
-        self.transactions = loading.transactions
-        loading.finish(turn, self.groups)
-        return turn.end()
-
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """Handles an event.
-
-        Args:
-            event: a request, or a timer that fired.
-            now: seconds since the epoch, never less than before.
-
-        Returns:
-            Effects, to be performed in order: records, timers and notices, then
-            replies.
-        """
+        """Handles an event; see `Machine.handle`."""
         kind = type(event)
         if kind not in _EXPIRE_NOTHING:
             self._next_expiry_ms = 0
@@ -268,19 +221,9 @@ class Coordinator:
             self.settings, self.appends, self.lasting, now, listening=self.listening
         )
 
-    def _in_turn(self, act: Callable[[Turn, dict[str, Group], Any], None]) -> _Handler:
-        """Returns a handler of events that may change groups."""
-
-        def handle(event: Event, now: float) -> list[Effect]:
-            turn = self._turn(now)
-            act(turn, self.groups, event)
-            return turn.end()
-
-        return handle
-
     def _answered_by(
-        self, ask: Callable[[Appends, dict[str, Group], Any], Result]
-    ) -> _Handler:
+        self, ask: Callable[[GroupAppends, dict[str, Group], Any], Result]
+    ) -> Handler:
         """Returns a handler of events that only read."""
 
         def handle(event: Any, _: float) -> list[Effect]:
@@ -421,25 +364,18 @@ class Coordinator:
 
     # -- the log
 
-    def _appended(self, event: Appended, now: float) -> list[Effect]:
-        """Finishes appends that are in the log."""
-        turn = self._turn(now)
-        for append in self.appends.take(event.append_id):
-            turn.release(append)
-            completion = append.completion
-            if type(completion) is Assigned:
-                sync.assigned(turn, self.groups, completion)
-            elif type(completion) is Replaced:
-                static.replaced(turn, self.groups, completion)
-            elif type(completion) is Changed:
-                offsets.buried(turn, completion)
-        return turn.end()
+    def _written(self, turn: Turn, completion: Completion) -> None:
+        self.appends.unwritten.clear()
+        if type(completion) is Assigned:
+            sync.assigned(turn, self.groups, completion)
+        elif type(completion) is Replaced:
+            static.replaced(turn, self.groups, completion)
+        elif type(completion) is Changed:
+            offsets.buried(turn, completion)
 
-    def _append_failed(self, event: AppendFailed, now: float) -> list[Effect]:
-        """Undoes an append that the log refused, and everything that waited for it."""
-        turn = self._turn(now)
-        error = _RESPONSE_ERRORS.get(event.error_code, event.error_code)
-        waiting = self.appends.remove(event.append_id)
+    def _refused(
+        self, turn: Turn, waiting: Waiting[Completion], event: AppendFailed, error: int
+    ) -> None:
         notices.append_failed(turn, waiting.append, event)
         completion = waiting.completion
         if type(completion) is Assigned:
@@ -449,21 +385,12 @@ class Coordinator:
         elif type(completion) is Changed:
             for change in reversed(completion.changes):
                 removal.take_back(turn, self.groups, change, error)
-        for effect in waiting.effects:
-            if type(effect) is Reply:
-                turn.reply(effect.token, reverted(effect.result, error))
-        return turn.end()
 
     # -- members
 
     def _join(self, event: Join, now: float) -> list[Effect]:
         turn = self._turn(now)
         join.join(turn, self.groups, event, self._new_member_id)
-        return turn.end()
-
-    def _sync(self, event: Sync, now: float) -> list[Effect]:
-        turn = self._turn(now)
-        sync.sync(turn, self.groups, event)
         return turn.end()
 
     def _credited(self, event: Credited, _: float) -> list[Effect]:
@@ -473,44 +400,25 @@ class Coordinator:
     # -- timers
 
     def _expired(self, event: Expired, now: float) -> list[Effect]:
-        """Handles a timer; a timer that is no longer needed has no effect."""
-        turn = self._turn(now)
-        kind = event.key[0]
-        if kind == "offsets":
-            self._check_offsets(turn)
-            turn.effects.append(self._arm_check(now))
-            return turn.end()
-        group = self.groups.get(event.key[1])
-        if group is None:
-            return []
-        if kind == "session":
-            leave.session_expired(turn, group, event.key[2])
-        elif kind == "join":
-            rebalance.join_expired(turn, group)
-        elif kind == "sync":
-            rebalance.sync_expired(turn, group)
-        else:
-            raise AssertionError(f"a timer of an unknown kind: {event.key}")
-        effects = turn.end()
-        if any(type(effect) is not Arm for effect in effects):
+        effects = super()._expired(event, now)
+        is_check = event.key == CHECK_KEY
+        if not is_check and any(type(effect) is not Arm for effect in effects):
             self._next_expiry_ms = 0
         return effects
 
-    def _check_offsets(self, turn: Turn) -> None:
+    @property
+    def _check_interval_ms(self) -> int:
+        return self.settings.offsets_retention_check_interval_ms
+
+    def _check(self, turn: Turn, unchecked: list[str]) -> list[str]:
         """Checks some groups for expired offsets, if there may be any."""
         now_ms, settings = int(turn.now * 1000), turn.settings
-        unchecked = self._unchecked
         if not unchecked:
             if now_ms < self._next_expiry_ms and settings is self._checked_with:
-                return
+                return []
             unchecked, self._checked_with = list(self.groups), settings
             # Those that are committed from now on.
             self._next_expiry_ms = now_ms + settings.offsets_retention_ms
-        self._unchecked, next_ms = offsets.expire(turn, self.groups, unchecked)
+        unchecked, next_ms = offsets.expire(turn, self.groups, unchecked)
         self._next_expiry_ms = min(self._next_expiry_ms, next_ms)
-
-    def _arm_check(self, now: float) -> Arm:
-        if self._unchecked:
-            return Arm(OFFSETS_KEY, now + CHECK_PAUSE)
-        interval_ms = self.settings.offsets_retention_check_interval_ms
-        return Arm(OFFSETS_KEY, now + interval_ms / 1000)
+        return unchecked

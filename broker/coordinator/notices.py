@@ -17,7 +17,6 @@ from kohort.broker.coordinator.classic.group import Group
 from kohort.broker.coordinator.classic.member import Member
 from kohort.broker.coordinator.classic.state import DEAD, EMPTY, PREPARING_REBALANCE
 from kohort.broker.coordinator.effects import (
-    Append,
     Effect,
     MemberRows,
     OffsetRecord,
@@ -25,7 +24,6 @@ from kohort.broker.coordinator.effects import (
 )
 from kohort.broker.coordinator.events import (
     NO_OFFSETS,
-    AppendFailed,
     Command,
     CommitInTransaction,
     CommitOffsets,
@@ -37,6 +35,8 @@ from kohort.broker.coordinator.events import (
 from kohort.broker.coordinator.pending import OpenCommit
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.broker.notice import Notice, Who, make
+from kohort.broker.runtime.effects import Append
+from kohort.broker.runtime.events import AppendFailed
 from kohort.protocol.consumer import PROTOCOL_TYPE
 from kohort.protocol.errors import ErrorCode
 

@@ -11,7 +11,6 @@ from tests.coordinator.requests import start_commit, start_leave
 
 from kohort.broker.coordinator.classic.state import GroupState
 from kohort.broker.coordinator.effects import (
-    CommandResult,
     CommitResult,
     DeleteGroupResult,
     DeleteOffsetsResult,
@@ -40,6 +39,7 @@ from kohort.broker.coordinator.events import (
     TriggerRebalance,
     Unmute,
 )
+from kohort.broker.runtime.effects import CommandResult
 from kohort.protocol.errors import ErrorCode
 
 

@@ -26,8 +26,8 @@ from kohort.broker.coordinator.effects import (
     MemberRows,
     SyncResult,
 )
-from kohort.broker.coordinator.java_hash import buckets_for, spread
 from kohort.broker.notice import Client
+from kohort.broker.runtime.java_hash import buckets_for, spread
 from kohort.protocol.consumer import PROTOCOL_TYPE, Subscription
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError, codec

@@ -17,6 +17,7 @@ from kohort.broker.coordinator.effects import LeaveResult
 from kohort.broker.coordinator.events import Credited, Leave, LeavingMember
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.broker.notice import Who
+from kohort.broker.runtime.events import TimerKey
 from kohort.protocol.errors import ErrorCode
 
 _MUTED = "a test had muted it"
@@ -98,8 +99,9 @@ def credited(groups: dict[str, Group], event: Credited) -> None:
             member.deadline = max(member.deadline, event.until + member.session_timeout)
 
 
-def session_expired(turn: Turn, group: Group, member_id: str) -> None:
+def session_expired(turn: Turn, group: Group, key: TimerKey) -> None:
     """Handles a session's timer; signs of life may have arrived since it was armed."""
+    member_id = key[2]
     pending = group.pending_members.get(member_id)
     if pending is not None:
         if turn.now < pending.deadline:

@@ -19,7 +19,7 @@ from kohort.broker.coordinator.classic.state import (
     STABLE,
     GroupState,
 )
-from kohort.broker.coordinator.effects import CommandResult, SyncResult
+from kohort.broker.coordinator.effects import SyncResult
 from kohort.broker.coordinator.events import (
     Command,
     Expire,
@@ -34,6 +34,7 @@ from kohort.broker.coordinator.events import (
 )
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.broker.notice import Who
+from kohort.broker.runtime.effects import CommandResult
 from kohort.protocol.errors import ErrorCode
 
 _DONE = CommandResult()

@@ -19,6 +19,7 @@ from kohort.broker.coordinator.classic.state import (
 from kohort.broker.coordinator.effects import MemberRows, SyncResult
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.broker.notice import Who
+from kohort.broker.runtime.events import TimerKey
 from kohort.protocol.errors import ErrorCode
 
 _SHORTEST_RETRY_MS = 10
@@ -244,7 +245,7 @@ def _open_window(
     notices.window_opened(turn, group, cause)
 
 
-def join_expired(turn: Turn, group: Group) -> None:
+def join_expired(turn: Turn, group: Group, _: TimerKey) -> None:
     """Ends the time for joins, or an initial window."""
     deadline = group.join_deadline
     if deadline is None:
@@ -265,7 +266,7 @@ def join_expired(turn: Turn, group: Group) -> None:
     complete_join(turn, group, "initial_delay" if is_initial else "rebalance_timeout")
 
 
-def sync_expired(turn: Turn, group: Group) -> None:
+def sync_expired(turn: Turn, group: Group, _: TimerKey) -> None:
     """Removes members that have not synced in time; the others rebalance."""
     deadline = group.sync_deadline
     if deadline is None:
