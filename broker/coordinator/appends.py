@@ -22,10 +22,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
 
-from kohort.broker.coordinator.classic.group import Group
-from kohort.broker.coordinator.classic.member import Protocols
 from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
 from kohort.broker.coordinator.effects import Append, Effect, Written
+from kohort.broker.coordinator.group import Group
 from kohort.protocol.slotted import slotted
 
 
@@ -61,35 +60,9 @@ class Changed:
     changes: Sequence[GroupChange]
 
 
-@slotted
-class Assigned:
-    """The leader's SyncGroup: the group is Stable once its record is written."""
-
-    group_id: str
-    generation_id: int
-    leader: str
-    assignments: dict[str, bytes]
-    """Assignments of all members; empty bytes for those that the leader left out."""
-
-
-@slotted
-class Replaced:
-    """The JoinGroup that replaces a static member of a Stable group."""
-
-    group_id: str
-    group_instance_id: str
-    token: object
-    can_skip_assignment: bool
-    old_leader: str
-    old_member_id: str
-    new_member_id: str
-    old_protocols: Protocols
-    old_session_timeout_ms: int
-    old_rebalance_timeout_ms: int
-
-
-Completion = Changed | Assigned | Replaced | None
-"""The step that an append completes; None if nothing depends on it."""
+Completion = object
+"""The step that an append completes; None if nothing depends on it. `Changed`, or a
+step of a room: `Room.completions` has its two ends."""
 
 
 class Waiting:
@@ -134,6 +107,7 @@ class Appends:
         effects: list[Effect],
         *,
         is_atomic: bool = True,
+        opens_window: bool = False,
     ) -> Append:
         """Numbers an append.
 
@@ -142,9 +116,9 @@ class Appends:
             completion: the step that the append completes.
             effects: notices and replies that wait for it.
             is_atomic: whether the records have to fit into one batch.
+            opens_window: see `Append`.
         """
         self._latest += 1
-        opens_window = type(completion) is Assigned or type(completion) is Replaced
         append = Append(records, self._latest, is_atomic, opens_window)
         self.waiting.append(Waiting(append, completion, effects))
         return append

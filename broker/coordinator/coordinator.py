@@ -41,35 +41,25 @@ heartbeats, commits, and joins and syncs that only wait. The driver tries `hear`
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, Literal
 
-from kohort.broker.coordinator import admin, notices, offsets, transactional_offsets
-from kohort.broker.coordinator.appends import (
-    Appends,
-    Assigned,
-    Changed,
-    Replaced,
-    committed_group,
+from kohort.broker.coordinator import (
+    admin,
+    notices,
+    offsets,
+    transactional_offsets,
+    undo,
 )
-from kohort.broker.coordinator.classic import (
-    join,
-    leave,
-    powers,
-    rebalance,
-    removal,
-    static,
-    sync,
-)
-from kohort.broker.coordinator.classic.group import HEARTBEAT_RESULTS, Group
+from kohort.broker.coordinator.appends import Appends, Changed, committed_group
+from kohort.broker.coordinator.classic.group import ClassicGroup
+from kohort.broker.coordinator.classic.room import classic_room
 from kohort.broker.coordinator.effects import (
     Arm,
     Effect,
-    HeartbeatResult,
-    JoinResult,
     Reply,
     Result,
-    SyncResult,
     reverted,
 )
 from kohort.broker.coordinator.events import (
@@ -82,33 +72,29 @@ from kohort.broker.coordinator.events import (
     DeleteOffsets,
     DescribeGroup,
     Event,
-    Expire,
     Expired,
     FetchOffsets,
     Heartbeat,
-    HoldGroup,
-    Join,
-    Kick,
-    Leave,
-    LimitGroup,
     ListGroups,
-    Mute,
-    ReleaseGroup,
-    Sync,
     TopicsDeleted,
     TransactionEnded,
-    TriggerRebalance,
-    Unmute,
 )
+from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.lasting import Lasting
-from kohort.broker.coordinator.load import Loading
+from kohort.broker.coordinator.load import Loading, Restore
 from kohort.broker.coordinator.pending import OpenTransactions
+from kohort.broker.coordinator.room import Completion, Groups, OnTimer, Room
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Notice
 from kohort.protocol.errors import ErrorCode
 
 _Handler = Callable[[Any, float], list[Effect]]
+ShortWay = Callable[[Any, float], Result | Notice | Literal[True] | None]
+"""Handles an event that does little; see `kohort.broker.coordinator.room.ShortWay`."""
+
+GROUP_TYPES: Final = (ClassicGroup.type,)
+"""The types of groups: those of all rooms."""
 
 OFFSETS_KEY = ("offsets",)
 """The timer of the check for expired offsets."""
@@ -122,6 +108,9 @@ _EXPIRE_NOTHING = frozenset(
     {Heartbeat, FetchOffsets, DescribeGroup, ListGroups, Credited, Appended, Expired}
 )
 """Events after which no offset expires earlier; `Expired` may have effects that do."""
+
+_MAKE_GROUP: Final = ClassicGroup
+"""Makes a group for the offsets of a simple consumer: a classic one, as in Kafka."""
 
 CHECK_PAUSE = 0.05
 """Seconds between two parts of a check: 50 coordinators may check at once."""
@@ -157,7 +146,7 @@ class Coordinator:
             lasting: powers in force, shared by all coordinators of a broker.
         """
         self.settings = settings
-        self.groups: dict[str, Group] = {}
+        self.groups: Groups = {}
         self.listening = True
         # Groups not visited yet by the current check for expired offsets.
         self._unchecked: list[str] = []
@@ -165,40 +154,43 @@ class Coordinator:
         # a group changes. So days of an advanced clock cost one check, not hundreds.
         self._next_expiry_ms: float = 0
         self._checked_with = settings
-        self._new_member_id = new_member_id
         self.appends = Appends()
         self.transactions = OpenTransactions()
         self.lasting = Lasting() if lasting is None else lasting
+        rooms = (classic_room(new_member_id, heartbeats=heartbeats),)
+        self._rooms: Mapping[str, Room] = {room.group_type: room for room in rooms}
         self._handlers: dict[type, _Handler] = {
-            Heartbeat: self._heartbeat,
             CommitOffsets: self._commit,
-            Join: self._join,
-            Sync: self._sync,
-            Leave: self._in_turn(leave.leave),
-            Credited: self._credited,
-            Expired: self._expired,
             FetchOffsets: self._answered_by(offsets.fetch),
-            DescribeGroup: self._answered_by(admin.describe),
             ListGroups: self._answered_by(admin.list_groups),
             DeleteGroup: self._in_turn(admin.delete),
             DeleteOffsets: self._in_turn(offsets.delete),
             TopicsDeleted: self._in_turn(offsets.topics_deleted),
             CommitInTransaction: self._commit_in_transaction,
             TransactionEnded: self._transaction_ended,
-            Kick: self._in_turn(powers.kick),
-            Expire: self._in_turn(powers.expire),
-            Mute: self._in_turn(powers.mute),
-            Unmute: self._in_turn(powers.unmute),
-            TriggerRebalance: self._in_turn(powers.trigger),
-            HoldGroup: self._in_turn(powers.hold),
-            ReleaseGroup: self._in_turn(powers.release),
-            LimitGroup: self._in_turn(powers.limit),
+            Expired: self._expired,
             Appended: self._appended,
             AppendFailed: self._append_failed,
         }
-        self._makes_heartbeat_notices = heartbeats
-        if heartbeats:
-            self._handlers[Heartbeat] = self._noticed_heartbeat
+        self.short_ways: dict[type, ShortWay] = {}
+        self._timers: dict[str, OnTimer] = {}
+        self._completions: dict[type, Completion] = {
+            Changed: Completion(offsets.buried, self._take_back)
+        }
+        self._restore: dict[type, Restore] = {}
+        for room in rooms:
+            self._handlers |= {
+                kind: self._in_turn(act) for kind, act in room.changes.items()
+            }
+            self._handlers |= {
+                kind: self._answered_by(ask) for kind, ask in room.questions.items()
+            }
+            self.short_ways |= {
+                kind: partial(way, self) for kind, way in room.short_ways.items()
+            }
+            self._timers |= room.timers
+            self._completions |= room.completions
+            self._restore |= room.records
 
     def start(self, now: float) -> list[Effect]:
         """Arms the timer that always runs: the check for expired offsets."""
@@ -210,19 +202,13 @@ class Coordinator:
         Returns:
             NOT_COORDINATOR to each request that waits.
         """
-        error = ErrorCode.NOT_COORDINATOR
         effects: list[Effect] = []
         for waiting in self.appends.waiting:
             for reply in waiting.effects:
                 if isinstance(reply, Reply):
                     effects += [Reply(reply.token, reverted(reply.result))]
         for group in self.groups.values():
-            for member in group.ordered():
-                if member.join_token is not None:
-                    result = JoinResult(error, member.member_id)
-                    effects.append(Reply(member.join_token, result))
-                if member.sync_token is not None:
-                    effects.append(Reply(member.sync_token, SyncResult(error)))
+            effects += self._rooms[group.type].waiting(group)
         self._forget_unwritten()
         return effects
 
@@ -244,7 +230,7 @@ class Coordinator:
         """
         turn = self._turn(now)
         self.transactions = loading.transactions
-        loading.finish(turn, self.groups)
+        loading.finish(turn, self.groups, self._restore)
         return turn.end()
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -288,36 +274,9 @@ class Coordinator:
 
         return handle
 
-    # -- the hot path
+    # -- commits: the short way
     #
-    # These do the same as `handle`, at half the cost, if an event has no effect but
-    # its reply and a notice. They return None if nothing was done.
-
-    def hear(self, event: Heartbeat, now: float) -> HeartbeatResult | None:
-        """Handles a heartbeat that only keeps its member alive, as nearly all."""
-        group = self.groups.get(event.group_id)
-        if (
-            group is None
-            or self.appends.waiting
-            or self._makes_heartbeat_notices
-            or self._heartbeat_error(group, event)
-            or not group.members[event.member_id].stay_alive(now)
-        ):
-            return None
-        if group.waits:
-            notices.note_told(group, event.member_id, now)
-        return group.heartbeat_result
-
-    def wait_to_join(self, event: Join, now: float) -> Notice | Literal[True] | None:
-        """Handles a join that only waits: see `join.only_wait`."""
-        group = self.groups.get(event.group_id)
-        return join.only_wait(
-            self.settings, self.lasting, group, event, now, listening=self.listening
-        )
-
-    def wait_to_sync(self, event: Sync, _: float) -> Literal[True] | None:
-        """Handles a sync that only waits: see `sync.only_wait`."""
-        return sync.only_wait(self.groups.get(event.group_id), event)
+    # `short_ways` has those of the rooms.
 
     def prepare_commit(self, event: CommitOffsets, now: float) -> Group | None:
         """Checks a commit that only stores offsets, as nearly all: see `offsets`.
@@ -328,10 +287,7 @@ class Coordinator:
         group = self.groups.get(event.group_id)
         if self.appends.waiting or not offsets.only_stores(group, event, self.settings):
             return None
-        member = group.members.get(event.member_id)
-        if member is not None and not member.is_muted and not member.stay_alive(now):
-            return None
-        return group
+        return group if group.hear_commit(event.member_id, now) else None
 
     def finish_commit(
         self, group: Group, event: CommitOffsets, commit_ms: int
@@ -355,44 +311,7 @@ class Coordinator:
         who = notices.sender(group, event)
         return notices.offsets_committed(group, who, wanted)
 
-    # -- heartbeats and commits
-
-    def _heartbeat(self, event: Heartbeat, now: float) -> list[Effect]:
-        group = self.groups.get(event.group_id)
-        error = self._heartbeat_error(group, event)
-        if error or group is None:
-            reply = Reply(event.token, HEARTBEAT_RESULTS[error])
-            if error == ErrorCode.FENCED_INSTANCE_ID and self.listening:
-                assert group is not None
-                return [notices.member_fenced(group, event), reply]
-            return [reply]
-        effects: list[Effect] = []
-        group.members[event.member_id].keep_alive(now, effects)
-        if group.waits:
-            notices.note_told(group, event.member_id, now)
-        self.appends.after(Reply(event.token, group.heartbeat_result), effects)
-        return effects
-
-    def _noticed_heartbeat(self, event: Heartbeat, now: float) -> list[Effect]:
-        """Handles a heartbeat and makes a notice, for listeners that asked for them."""
-        effects = self._heartbeat(event, now)
-        if self.listening:
-            group = self.groups.get(event.group_id)
-            code = self._heartbeat_error(group, event)
-            if not code and group is not None:
-                code = group.heartbeat_result.error_code
-            effects.insert(0, notices.heartbeat(group, event, code))
-        return effects
-
-    def _heartbeat_error(self, group: Group | None, event: Heartbeat) -> int:
-        if not event.group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        error = group.validate_member(event.member_id, event.group_instance_id)
-        if not error and event.generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        return error
+    # -- commits
 
     def _commit(self, event: CommitOffsets, now: float) -> list[Effect]:
         return offsets.commit(
@@ -401,6 +320,7 @@ class Coordinator:
             self.groups,
             event,
             now,
+            _MAKE_GROUP,
             listening=self.listening,
         )
 
@@ -410,7 +330,9 @@ class Coordinator:
         self, event: CommitInTransaction, now: float
     ) -> list[Effect]:
         turn = self._turn(now)
-        transactional_offsets.commit(turn, self.groups, self.transactions, event)
+        transactional_offsets.commit(
+            turn, self.groups, self.transactions, event, _MAKE_GROUP
+        )
         return turn.end()
 
     def _transaction_ended(self, event: TransactionEnded, now: float) -> list[Effect]:
@@ -427,12 +349,9 @@ class Coordinator:
         for append in self.appends.take(event.append_id):
             turn.release(append)
             completion = append.completion
-            if type(completion) is Assigned:
-                sync.assigned(turn, self.groups, completion)
-            elif type(completion) is Replaced:
-                static.replaced(turn, self.groups, completion)
-            elif type(completion) is Changed:
-                offsets.buried(turn, completion)
+            if completion is not None:
+                step = self._completions[type(completion)]
+                step.written(turn, self.groups, completion)
         return turn.end()
 
     def _append_failed(self, event: AppendFailed, now: float) -> list[Effect]:
@@ -442,33 +361,22 @@ class Coordinator:
         waiting = self.appends.remove(event.append_id)
         notices.append_failed(turn, waiting.append, event)
         completion = waiting.completion
-        if type(completion) is Assigned:
-            sync.not_assigned(turn, self.groups, completion, error)
-        elif type(completion) is Replaced:
-            static.not_replaced(turn, self.groups, completion, error)
-        elif type(completion) is Changed:
-            for change in reversed(completion.changes):
-                removal.take_back(turn, self.groups, change, error)
+        if completion is not None:
+            step = self._completions[type(completion)]
+            step.refused(turn, self.groups, completion, error)
         for effect in waiting.effects:
             if type(effect) is Reply:
                 turn.reply(effect.token, reverted(effect.result, error))
         return turn.end()
 
-    # -- members
-
-    def _join(self, event: Join, now: float) -> list[Effect]:
-        turn = self._turn(now)
-        join.join(turn, self.groups, event, self._new_member_id)
-        return turn.end()
-
-    def _sync(self, event: Sync, now: float) -> list[Effect]:
-        turn = self._turn(now)
-        sync.sync(turn, self.groups, event)
-        return turn.end()
-
-    def _credited(self, event: Credited, _: float) -> list[Effect]:
-        leave.credited(self.groups, event)
-        return []
+    def _take_back(
+        self, turn: Turn, groups: Groups, changed: Changed, error: int
+    ) -> None:
+        for change in reversed(changed.changes):
+            undo.take_back(groups, change)
+            if change.was_made:
+                room = self._rooms[change.group.type]
+                room.unmade(turn, change.group, error)
 
     # -- timers
 
@@ -483,14 +391,7 @@ class Coordinator:
         group = self.groups.get(event.key[1])
         if group is None:
             return []
-        if kind == "session":
-            leave.session_expired(turn, group, event.key[2])
-        elif kind == "join":
-            rebalance.join_expired(turn, group)
-        elif kind == "sync":
-            rebalance.sync_expired(turn, group)
-        else:
-            raise AssertionError(f"a timer of an unknown kind: {event.key}")
+        self._timers[kind](turn, group, event.key)
         effects = turn.end()
         if any(type(effect) is not Arm for effect in effects):
             self._next_expiry_ms = 0

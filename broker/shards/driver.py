@@ -16,13 +16,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Literal, Protocol, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol, cast
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, Timer
-from kohort.broker.coordinator.classic.group import Group
-from kohort.broker.coordinator.coordinator import Coordinator
+from kohort.broker.coordinator.coordinator import Coordinator, ShortWay
 from kohort.broker.coordinator.effects import (
     Append,
     Arm,
@@ -42,12 +41,10 @@ from kohort.broker.coordinator.events import (
     Credited,
     Event,
     Expired,
-    Heartbeat,
-    Join,
     Offsets,
-    Sync,
     TimerKey,
 )
+from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.offsets import COMMITTED
 from kohort.broker.log.store import StorageError
@@ -134,11 +131,6 @@ def _forget(effect: Forget) -> None:
     cast("Waiter", effect.token).forget(effect.why)
 
 
-_TryNow = Callable[[Any, float], Result | Notice | Literal[True] | None]
-"""Handles an event that does little. Returns its result, or its notice, or True if it
-waits; None if nothing was done."""
-
-
 class GroupDriver:
     """Runs one coordinator on a clock.
 
@@ -183,11 +175,9 @@ class GroupDriver:
         # The time of this turn, and the number of offsets that it has removed.
         self._now = 0.0
         self._expired = 0
-        self._try_now: dict[type, _TryNow] = {
-            Heartbeat: coordinator.hear,
+        self._try_now: dict[type, ShortWay] = {
             CommitOffsets: self._commit_now,
-            Join: coordinator.wait_to_join,
-            Sync: coordinator.wait_to_sync,
+            **coordinator.short_ways,
         }
         self._perform: dict[type, Callable[..., None]] = {
             Append: self._append,
@@ -418,7 +408,7 @@ class GroupDriver:
     def credit_all(self, until: float) -> None:
         """Counts all members with a live connection as heard from until then."""
         for group in self.coordinator.groups.values():
-            self._credit_live(group, [*group.members, *group.pending_members], until)
+            self._credit_live(group, group.sessions(), until)
 
     def _credit_session(self, key: TimerKey) -> None:
         """The same for one member, when its session's timer fires."""
@@ -427,15 +417,12 @@ class GroupDriver:
             self._credit_live(group, key[2:], self._credit.until)
 
     def _credit_live(
-        self, group: Group, member_ids: Sequence[str], until: float
+        self, group: Group, member_ids: Iterable[str], until: float
     ) -> None:
         live = [each for each in member_ids if self._is_live(group, each)]
         if live:
             self.submit(Credited(group.group_id, live, until))
 
     def _is_live(self, group: Group, member_id: str) -> bool:
-        if member_id in group.members:
-            return self._credit.is_live(group.members[member_id].client)
-        pending = group.pending_members.get(member_id)
-        client = None if pending is None else pending.identity.client
+        client = group.client_of(member_id)
         return client is not None and self._credit.is_live(client)
