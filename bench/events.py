@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from kohort.broker import telemetry
+from kohort.broker.coordinator.classic.group import find
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import Written
 from kohort.broker.coordinator.events import (
@@ -116,7 +117,8 @@ class Group:
             self._join()
             # The initial window has no length, and no timer fires here.
             self._driver.submit(Expired(("join", "g")))
-            group = self.coordinator.groups["g"]
+            group = find(self.coordinator.groups, "g")
+            assert group is not None
             # The leader begins a rebalance by joining; others would not.
             self.ids = sorted(group.members, key=lambda each: each != group.leader)
         self.rebalance()

@@ -39,6 +39,7 @@ _LOADED_LATER = (
     "kohort.broker.log.partition",
     "kohort.broker.coordinator.classic.group",
     "kohort.broker.coordinator.notices",
+    "kohort.broker.coordinator.classic.notices",
     "kohort.broker.coordinator.classic.rebalance",
     "kohort.broker.coordinator.coordinator",
     "kohort.broker.runtime.driver",

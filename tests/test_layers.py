@@ -161,7 +161,7 @@ def closure(arrows: dict[str, set[str]], start: str) -> set[str]:
 def test_the_modules_are_found() -> None:
     """The other scenes have something to check."""
     assert {"kohort.protocol.messages", "kohort.control.cli"} <= set(MODULES)
-    assert layer("kohort.broker.coordinator.classic.group") == "coordinator"
+    assert layer("kohort.broker.coordinator.classic.join") == "coordinator"
     assert "kohort.broker.config" in imports(MODULES["kohort.broker.server"])
     assert package("kohort.control.cli") == "control"
 
@@ -220,6 +220,31 @@ def test_the_brokers_layers_point_inward(own: str) -> None:
     for module in members:
         for name, importer in reachable(module).items():
             assert layer(name) not in outer, f"{module} -> {importer} -> {name}"
+
+
+def test_the_rooms_of_group_protocols_are_apart() -> None:
+    """A protocol knows what all groups share, and no other; only one file joins them.
+
+    So a further protocol is a further folder, and a line in the coordinator.
+    """
+    shared = "kohort.broker.coordinator"
+    joins = f"{shared}.coordinator"
+    rooms = {
+        f"{shared}.{folder.name}"
+        for folder in (ROOT / "broker" / "coordinator").iterdir()
+        if (folder / "__init__.py").exists()
+    }
+    assert f"{shared}.classic" in rooms
+
+    def room_of(module: str) -> str | None:
+        found = (name for name in rooms if f"{module}.".startswith(f"{name}."))
+        return next(found, None)
+
+    for module, path in MODULES.items():
+        if module.startswith(f"{shared}.") and module != joins:
+            known = {room_of(name) for name in imports(path)} - {None}
+            assert known <= {room_of(module)}, module
+            assert joins not in imports(path), module
 
 
 def test_the_coordinators_are_pure() -> None:

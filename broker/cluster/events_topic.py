@@ -19,8 +19,9 @@ from typing import Any, Final
 
 from kohort.broker import telemetry
 from kohort.broker.cluster.cluster import Cluster
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.member import Protocols
+from kohort.broker.coordinator.group import Group
 from kohort.broker.events.bus import Events, Reader
 from kohort.broker.events.remembered import REMEMBERED
 from kohort.broker.events.seen import Seen
@@ -248,9 +249,10 @@ def _record(event: Mapping[str, Any]) -> Record:
 
 def _reads(group: Group | None) -> bool:
     """Returns whether a group subscribes to the topic or has committed to it."""
-    return group is not None and (
-        any(topic == EVENTS_TOPIC for topic, _ in group.offsets)
-        or any(_subscribes(member.protocols) for member in group.members.values())
+    if group is not None and any(topic == EVENTS_TOPIC for topic, _ in group.offsets):
+        return True
+    return isinstance(group, ClassicGroup) and any(
+        _subscribes(member.protocols) for member in group.members.values()
     )
 
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
-from kohort.broker.coordinator.classic.group import Group
-from kohort.broker.coordinator.classic.member import Protocols
 from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
-from kohort.broker.runtime.appends import Appends
+from kohort.broker.coordinator.group import Group
+from kohort.broker.runtime.appends import Appends, Waiting
 from kohort.protocol.slotted import slotted
 
 
@@ -52,38 +51,7 @@ class Changed:
     changes: Sequence[GroupChange]
 
 
-@slotted
-class Assigned:
-    """The leader's SyncGroup: the group is Stable once its record is written."""
-
-    group_id: str
-    generation_id: int
-    leader: str
-    assignments: dict[str, bytes]
-    """Assignments of all members; empty bytes for those that the leader left out."""
-
-
-@slotted
-class Replaced:
-    """The JoinGroup that replaces a static member of a Stable group."""
-
-    group_id: str
-    group_instance_id: str
-    token: object
-    can_skip_assignment: bool
-    old_leader: str
-    old_member_id: str
-    new_member_id: str
-    old_protocols: Protocols
-    old_session_timeout_ms: int
-    old_rebalance_timeout_ms: int
-
-
-Completion = Changed | Assigned | Replaced | None
-"""The step that an append completes; None if nothing depends on it."""
-
-
-class GroupAppends(Appends[Completion]):
+class GroupAppends(Appends):
     """A coordinator's appends that are not in the log yet.
 
     Attributes:
@@ -96,6 +64,12 @@ class GroupAppends(Appends[Completion]):
     def __init__(self) -> None:
         super().__init__()
         self.unwritten: set[str] = set()
+
+    def take(self, append_id: int) -> Iterator[Waiting]:
+        """Removes the appends up to this one, and yields them."""
+        for waiting in super().take(append_id):
+            self.unwritten.clear()
+            yield waiting
 
     def changes(self) -> Iterator[GroupChange]:
         """Yields the changes that the log does not have yet, latest first."""

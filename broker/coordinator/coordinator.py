@@ -40,35 +40,21 @@ heartbeats, commits, and joins and syncs that only wait. The driver tries `hear`
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, Literal
 
-from kohort.broker.coordinator import admin, notices, offsets, transactional_offsets
-from kohort.broker.coordinator.appends import (
-    Assigned,
-    Changed,
-    Completion,
-    GroupAppends,
-    Replaced,
-    committed_group,
+from kohort.broker.coordinator import (
+    admin,
+    notices,
+    offsets,
+    transactional_offsets,
+    undo,
 )
-from kohort.broker.coordinator.classic import (
-    join,
-    leave,
-    powers,
-    rebalance,
-    removal,
-    static,
-    sync,
-)
-from kohort.broker.coordinator.classic.group import HEARTBEAT_RESULTS, Group
-from kohort.broker.coordinator.effects import (
-    Effect,
-    HeartbeatResult,
-    JoinResult,
-    Result,
-    SyncResult,
-)
+from kohort.broker.coordinator.appends import Changed, GroupAppends, committed_group
+from kohort.broker.coordinator.classic.group import ClassicGroup
+from kohort.broker.coordinator.classic.room import classic_room
+from kohort.broker.coordinator.effects import Effect, Result
 from kohort.broker.coordinator.events import (
     CommitInTransaction,
     CommitOffsets,
@@ -77,42 +63,40 @@ from kohort.broker.coordinator.events import (
     DeleteOffsets,
     DescribeGroup,
     Event,
-    Expire,
     FetchOffsets,
     Heartbeat,
-    HoldGroup,
-    Join,
-    Kick,
-    Leave,
-    LimitGroup,
     ListGroups,
-    Mute,
-    ReleaseGroup,
-    Sync,
     TopicsDeleted,
     TransactionEnded,
-    TriggerRebalance,
-    Unmute,
 )
+from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.lasting import Lasting
-from kohort.broker.coordinator.load import Loading
+from kohort.broker.coordinator.load import Loading, Restore
 from kohort.broker.coordinator.pending import OpenTransactions
+from kohort.broker.coordinator.room import Groups, Room
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Notice
-from kohort.broker.runtime.appends import Waiting
-from kohort.broker.runtime.effects import Arm, Reply
+from kohort.broker.runtime.effects import Append, Arm, Reply
 from kohort.broker.runtime.events import Appended, AppendFailed, Expired
-from kohort.broker.runtime.machine import CHECK_KEY, Handler, Machine, OnTimer
-from kohort.protocol.errors import ErrorCode
+from kohort.broker.runtime.machine import CHECK_KEY, Completion, Handler, Machine
+
+ShortWay = Callable[[Any, float], Result | Notice | Literal[True] | None]
+"""Handles an event that does little; see `kohort.broker.coordinator.room.ShortWay`."""
+
+GROUP_TYPES: Final = (ClassicGroup.type,)
+"""The types of groups: those of all rooms."""
 
 _EXPIRE_NOTHING = frozenset(
     {Heartbeat, FetchOffsets, DescribeGroup, ListGroups, Credited, Appended, Expired}
 )
 """Events after which no offset expires earlier; `Expired` may have effects that do."""
 
+_MAKE_GROUP: Final = ClassicGroup
+"""Makes a group for the offsets of a simple consumer: a classic one, as in Kafka."""
 
-class Coordinator(Machine[Group, Completion, Turn, Loading]):
+
+class Coordinator(Machine[Group, Turn, Loading]):
     """Coordinates groups.
 
     Attributes:
@@ -141,65 +125,49 @@ class Coordinator(Machine[Group, Completion, Turn, Loading]):
             heartbeats: whether heartbeats make notices, too.
             lasting: powers in force, shared by all coordinators of a broker.
         """
-        self.groups: dict[str, Group] = {}
-        timers: dict[str, OnTimer[Turn, Group]] = {
-            "session": leave.session_expired,
-            "join": rebalance.join_expired,
-            "sync": rebalance.sync_expired,
-        }
-        super().__init__(self.groups, GroupAppends(), timers)
+        self.groups: Groups = {}
+        super().__init__(self.groups, GroupAppends())
         self.settings = settings
         # By the last check with these settings nothing expires before this time, unless
         # a group changes. So days of an advanced clock cost one check, not hundreds.
         self._next_expiry_ms: float = 0
         self._checked_with = settings
-        self._new_member_id = new_member_id
         self.transactions = OpenTransactions()
         self.lasting = Lasting() if lasting is None else lasting
+        rooms = (classic_room(new_member_id, heartbeats=heartbeats),)
+        self._rooms: Mapping[str, Room] = {room.group_type: room for room in rooms}
         self._handlers |= {
-            Heartbeat: self._heartbeat,
             CommitOffsets: self._commit,
-            Join: self._join,
-            Sync: self._in_turn(sync.sync),
-            Leave: self._in_turn(leave.leave),
-            Credited: self._credited,
             FetchOffsets: self._answered_by(offsets.fetch),
-            DescribeGroup: self._answered_by(admin.describe),
             ListGroups: self._answered_by(admin.list_groups),
             DeleteGroup: self._in_turn(admin.delete),
             DeleteOffsets: self._in_turn(offsets.delete),
             TopicsDeleted: self._in_turn(offsets.topics_deleted),
             CommitInTransaction: self._commit_in_transaction,
             TransactionEnded: self._transaction_ended,
-            Kick: self._in_turn(powers.kick),
-            Expire: self._in_turn(powers.expire),
-            Mute: self._in_turn(powers.mute),
-            Unmute: self._in_turn(powers.unmute),
-            TriggerRebalance: self._in_turn(powers.trigger),
-            HoldGroup: self._in_turn(powers.hold),
-            ReleaseGroup: self._in_turn(powers.release),
-            LimitGroup: self._in_turn(powers.limit),
         }
-        self._makes_heartbeat_notices = heartbeats
-        if heartbeats:
-            self._handlers[Heartbeat] = self._noticed_heartbeat
-
-    def start(self, loading: Loading, now: float) -> list[Effect]:
-        """Takes over the groups of a log; see `Machine.start`."""
-        self.transactions = loading.transactions
-        return super().start(loading, now)
+        self.short_ways: dict[type, ShortWay] = {}
+        self._completions[Changed] = Completion(offsets.buried, self._take_back)
+        self._restore: dict[type, Restore] = {}
+        for room in rooms:
+            self._handlers |= {
+                kind: self._in_turn(act) for kind, act in room.changes.items()
+            }
+            self._handlers |= {
+                kind: self._answered_by(ask) for kind, ask in room.questions.items()
+            }
+            self.short_ways |= {
+                kind: partial(way, self) for kind, way in room.short_ways.items()
+            }
+            self._timers |= room.timers
+            self._completions |= room.completions
+            self._restore |= room.records
 
     def unload(self) -> list[Reply]:
-        """Ends the coordinator; joins and syncs that wait are refused, too."""
-        error = ErrorCode.NOT_COORDINATOR
+        """Ends the coordinator; requests that wait in a group are refused, too."""
         replies = super().unload()
         for group in self.groups.values():
-            for member in group.ordered():
-                if member.join_token is not None:
-                    result = JoinResult(error, member.member_id)
-                    replies.append(Reply(member.join_token, result))
-                if member.sync_token is not None:
-                    replies.append(Reply(member.sync_token, SyncResult(error)))
+            replies += self._rooms[group.type].waiting(group)
         self._forget_unwritten()
         return replies
 
@@ -208,6 +176,10 @@ class Coordinator(Machine[Group, Completion, Turn, Loading]):
         for group_id in self.groups.keys() & self.lasting.muted.keys():
             if committed_group(self.appends, self.groups, group_id) is None:
                 del self.lasting.muted[group_id]
+
+    def _take_over(self, turn: Turn, loading: Loading) -> None:
+        self.transactions = loading.transactions
+        loading.finish(turn, self.groups, self._restore)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Handles an event; see `Machine.handle`."""
@@ -231,36 +203,9 @@ class Coordinator(Machine[Group, Completion, Turn, Loading]):
 
         return handle
 
-    # -- the hot path
+    # -- commits: the short way
     #
-    # These do the same as `handle`, at half the cost, if an event has no effect but
-    # its reply and a notice. They return None if nothing was done.
-
-    def hear(self, event: Heartbeat, now: float) -> HeartbeatResult | None:
-        """Handles a heartbeat that only keeps its member alive, as nearly all."""
-        group = self.groups.get(event.group_id)
-        if (
-            group is None
-            or self.appends.waiting
-            or self._makes_heartbeat_notices
-            or self._heartbeat_error(group, event)
-            or not group.members[event.member_id].stay_alive(now)
-        ):
-            return None
-        if group.waits:
-            notices.note_told(group, event.member_id, now)
-        return group.heartbeat_result
-
-    def wait_to_join(self, event: Join, now: float) -> Notice | Literal[True] | None:
-        """Handles a join that only waits: see `join.only_wait`."""
-        group = self.groups.get(event.group_id)
-        return join.only_wait(
-            self.settings, self.lasting, group, event, now, listening=self.listening
-        )
-
-    def wait_to_sync(self, event: Sync, _: float) -> Literal[True] | None:
-        """Handles a sync that only waits: see `sync.only_wait`."""
-        return sync.only_wait(self.groups.get(event.group_id), event)
+    # `short_ways` has those of the rooms.
 
     def prepare_commit(self, event: CommitOffsets, now: float) -> Group | None:
         """Checks a commit that only stores offsets, as nearly all: see `offsets`.
@@ -271,10 +216,7 @@ class Coordinator(Machine[Group, Completion, Turn, Loading]):
         group = self.groups.get(event.group_id)
         if self.appends.waiting or not offsets.only_stores(group, event, self.settings):
             return None
-        member = group.members.get(event.member_id)
-        if member is not None and not member.is_muted and not member.stay_alive(now):
-            return None
-        return group
+        return group if group.hear_commit(event.member_id, now) else None
 
     def finish_commit(
         self, group: Group, event: CommitOffsets, commit_ms: int
@@ -298,44 +240,7 @@ class Coordinator(Machine[Group, Completion, Turn, Loading]):
         who = notices.sender(group, event)
         return notices.offsets_committed(group, who, wanted)
 
-    # -- heartbeats and commits
-
-    def _heartbeat(self, event: Heartbeat, now: float) -> list[Effect]:
-        group = self.groups.get(event.group_id)
-        error = self._heartbeat_error(group, event)
-        if error or group is None:
-            reply = Reply(event.token, HEARTBEAT_RESULTS[error])
-            if error == ErrorCode.FENCED_INSTANCE_ID and self.listening:
-                assert group is not None
-                return [notices.member_fenced(group, event), reply]
-            return [reply]
-        effects: list[Effect] = []
-        group.members[event.member_id].keep_alive(now, effects)
-        if group.waits:
-            notices.note_told(group, event.member_id, now)
-        self.appends.after(Reply(event.token, group.heartbeat_result), effects)
-        return effects
-
-    def _noticed_heartbeat(self, event: Heartbeat, now: float) -> list[Effect]:
-        """Handles a heartbeat and makes a notice, for listeners that asked for them."""
-        effects = self._heartbeat(event, now)
-        if self.listening:
-            group = self.groups.get(event.group_id)
-            code = self._heartbeat_error(group, event)
-            if not code and group is not None:
-                code = group.heartbeat_result.error_code
-            effects.insert(0, notices.heartbeat(group, event, code))
-        return effects
-
-    def _heartbeat_error(self, group: Group | None, event: Heartbeat) -> int:
-        if not event.group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        error = group.validate_member(event.member_id, event.group_instance_id)
-        if not error and event.generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        return error
+    # -- commits
 
     def _commit(self, event: CommitOffsets, now: float) -> list[Effect]:
         return offsets.commit(
@@ -344,6 +249,7 @@ class Coordinator(Machine[Group, Completion, Turn, Loading]):
             self.groups,
             event,
             now,
+            _MAKE_GROUP,
             listening=self.listening,
         )
 
@@ -353,7 +259,9 @@ class Coordinator(Machine[Group, Completion, Turn, Loading]):
         self, event: CommitInTransaction, now: float
     ) -> list[Effect]:
         turn = self._turn(now)
-        transactional_offsets.commit(turn, self.groups, self.transactions, event)
+        transactional_offsets.commit(
+            turn, self.groups, self.transactions, event, _MAKE_GROUP
+        )
         return turn.end()
 
     def _transaction_ended(self, event: TransactionEnded, now: float) -> list[Effect]:
@@ -364,38 +272,17 @@ class Coordinator(Machine[Group, Completion, Turn, Loading]):
 
     # -- the log
 
-    def _written(self, turn: Turn, completion: Completion) -> None:
-        self.appends.unwritten.clear()
-        if type(completion) is Assigned:
-            sync.assigned(turn, self.groups, completion)
-        elif type(completion) is Replaced:
-            static.replaced(turn, self.groups, completion)
-        elif type(completion) is Changed:
-            offsets.buried(turn, completion)
+    def _note_refused(self, turn: Turn, append: Append, event: AppendFailed) -> None:
+        notices.append_failed(turn, append, event)
 
-    def _refused(
-        self, turn: Turn, waiting: Waiting[Completion], event: AppendFailed, error: int
+    def _take_back(
+        self, turn: Turn, groups: Groups, changed: Changed, error: int
     ) -> None:
-        notices.append_failed(turn, waiting.append, event)
-        completion = waiting.completion
-        if type(completion) is Assigned:
-            sync.not_assigned(turn, self.groups, completion, error)
-        elif type(completion) is Replaced:
-            static.not_replaced(turn, self.groups, completion, error)
-        elif type(completion) is Changed:
-            for change in reversed(completion.changes):
-                removal.take_back(turn, self.groups, change, error)
-
-    # -- members
-
-    def _join(self, event: Join, now: float) -> list[Effect]:
-        turn = self._turn(now)
-        join.join(turn, self.groups, event, self._new_member_id)
-        return turn.end()
-
-    def _credited(self, event: Credited, _: float) -> list[Effect]:
-        leave.credited(self.groups, event)
-        return []
+        for change in reversed(changed.changes):
+            undo.take_back(groups, change)
+            if change.was_made:
+                room = self._rooms[change.group.type]
+                room.unmade(turn, change.group, error)
 
     # -- timers
 

@@ -16,31 +16,31 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from kohort.broker.runtime.effects import Append, Effect
 
-C = TypeVar("C")
 
-
-class Waiting(Generic[C]):
+class Waiting:
     """An append that is not in the log yet.
 
     Attributes:
         append: its records and its id.
-        completion: the step that it completes.
+        completion: the step that it completes; None if nothing depends on it.
         effects: notices and replies that wait for it.
     """
 
     __slots__ = ("append", "completion", "effects")
 
-    def __init__(self, append: Append, completion: C, effects: list[Effect]) -> None:
+    def __init__(
+        self, append: Append, completion: object, effects: list[Effect]
+    ) -> None:
         self.append = append
         self.completion = completion
         self.effects = effects
 
 
-class Appends(Generic[C]):
+class Appends:
     """A coordinator's appends that are not in the log yet.
 
     Attributes:
@@ -50,13 +50,13 @@ class Appends(Generic[C]):
     __slots__ = ("_latest", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: deque[Waiting[C]] = deque()
+        self.waiting: deque[Waiting] = deque()
         self._latest = 0
 
     def add(
         self,
         records: Sequence[Any],
-        completion: C,
+        completion: object,
         effects: list[Effect],
         *,
         is_atomic: bool = True,
@@ -83,13 +83,13 @@ class Appends(Generic[C]):
         else:
             now.append(effect)
 
-    def take(self, append_id: int) -> Iterator[Waiting[C]]:
+    def take(self, append_id: int) -> Iterator[Waiting]:
         """Removes the appends up to this one, and yields them."""
         waiting = self.waiting
         while waiting and waiting[0].append.append_id <= append_id:
             yield waiting.popleft()
 
-    def remove(self, append_id: int) -> Waiting[C]:
+    def remove(self, append_id: int) -> Waiting:
         """Removes an append of the latest turn."""
         (found,) = (each for each in self.waiting if each.append.append_id == append_id)
         self.waiting.remove(found)

@@ -28,7 +28,7 @@ from kohort.broker.runtime.timers import Timers
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError
 
-M = TypeVar("M", bound="Machine[Any, Any, Any, Any]")
+M = TypeVar("M", bound="Machine[Any, Any, Any]")
 
 TryNow = Callable[[Any, float], Any | Notice | Literal[True] | None]
 """Handles an event that does little. Returns its result, or its notice, or True if it
@@ -130,7 +130,7 @@ class Driver(Generic[M]):
         # Called with notices of these kinds before they are published.
         self._watch: dict[str, Callable[[Notice], None]] = {}
 
-    def start(self, loading: Loading[Any]) -> None:
+    def start(self, loading: Loading) -> None:
         """Takes over the ids of a log."""
         self._now = now = self._clock.now()
         self._run(self.coordinator.start(loading, now))

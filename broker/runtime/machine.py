@@ -7,24 +7,32 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from kohort.broker.runtime.appends import Appends, Waiting
-from kohort.broker.runtime.effects import Arm, Effect, Reply, failed
+from kohort.broker.runtime.appends import Appends
+from kohort.broker.runtime.effects import Append, Arm, Effect, Reply, failed
 from kohort.broker.runtime.events import Appended, AppendFailed, Expired, TimerKey
 from kohort.broker.runtime.turn import MachineTurn
 from kohort.protocol.errors import ErrorCode
 
 S = TypeVar("S")
-C = TypeVar("C")
-T = TypeVar("T", bound="MachineTurn[Any]")
-L = TypeVar("L", bound="Loading[Any]")
-T_contra = TypeVar("T_contra", contravariant=True)
+T = TypeVar("T", bound=MachineTurn)
+L = TypeVar("L", bound="Loading")
 
 Handler = Callable[[Any, float], list[Effect]]
 """Handles an event at a time, in seconds since the epoch."""
-OnTimer = Callable[[T, S, TimerKey], None]
-"""Handles a timer of a state; `TimerKey` is its key."""
+OnTimer = Callable[[Any, Any, TimerKey], None]
+"""Handles a timer of a state, in a turn; `TimerKey` is its key."""
+
+
+class Completion(NamedTuple):
+    """The two ends of a step that waits for an append, in a turn."""
+
+    written: Callable[[Any, dict[str, Any], Any], None]
+    """Goes on with the step: its records are in the log."""
+    refused: Callable[[Any, dict[str, Any], Any, int], None]
+    """Undoes the step, with an error code for clients: the log refused its records."""
+
 
 CHECK_KEY: Final = ("expiry",)
 """The timer of the check for what has expired; it always runs."""
@@ -38,43 +46,29 @@ _RESPONSE_ERRORS: dict[int, int] = {
 for an error in its request."""
 
 
-class Loading(Protocol[T_contra]):
+class Loading(Protocol):
     """A log that is being read, in slices: it may have millions of records."""
-
-    @property
-    def found(self) -> dict[str, Any]:
-        """The state of each id so far."""
 
     def feed(self, records: Iterable[Any]) -> None:
         """Reads some records, which follow those before."""
 
-    def finish(self, turn: T_contra, states: dict[str, Any]) -> None:
-        """Adds what was found to the coordinator's states, when all is read."""
 
-
-class Machine(ABC, Generic[S, C, T, L]):
+class Machine(ABC, Generic[S, T, L]):
     """Coordinates the states of some ids.
 
     Args:
         states: by id; empty.
         appends: empty, too.
-        timers: handles each kind of timer, the first part of its key.
 
     Attributes:
         appends: appends that are not in the log yet.
         listening: whether notices are made.
     """
 
-    def __init__(
-        self,
-        states: dict[str, S],
-        appends: Appends[C],
-        timers: dict[str, OnTimer[T, S]],
-    ) -> None:
+    def __init__(self, states: dict[str, S], appends: Appends) -> None:
         self.appends = appends
         self.listening = True
         self._states = states
-        self._timers = timers
         # Ids not visited yet by the current check.
         self._unchecked: list[str] = []
         self._handlers: dict[type, Handler] = {
@@ -82,6 +76,10 @@ class Machine(ABC, Generic[S, C, T, L]):
             Appended: self._appended,
             AppendFailed: self._append_failed,
         }
+        # By kind, the first part of their keys.
+        self._timers: dict[str, OnTimer] = {}
+        # By type, steps that wait for an append.
+        self._completions: dict[type, Completion] = {}
 
     def start(self, loading: L, now: float) -> list[Effect]:
         """Takes over the ids of a log, before any request for them is handled.
@@ -94,7 +92,7 @@ class Machine(ABC, Generic[S, C, T, L]):
             Timers, notices, and what is left to do for the loaded ids.
         """
         turn = self._turn(now)
-        loading.finish(turn, self._states)
+        self._take_over(turn, loading)
         turn.effects.append(self._arm_check(now))
         return turn.end()
 
@@ -125,6 +123,10 @@ class Machine(ABC, Generic[S, C, T, L]):
         return self._handlers[type(event)](event, now)
 
     @abstractmethod
+    def _take_over(self, turn: T, loading: L) -> None:
+        """Adds the ids that a log has."""
+
+    @abstractmethod
     def _turn(self, now: float) -> T:
         """Returns the turn of an event."""
 
@@ -140,29 +142,18 @@ class Machine(ABC, Generic[S, C, T, L]):
 
     # -- the log
 
-    @abstractmethod
-    def _written(self, turn: T, completion: C) -> None:
-        """Goes on with a step whose records are in the log."""
-
-    @abstractmethod
-    def _refused(
-        self, turn: T, waiting: Waiting[C], event: AppendFailed, error: int
-    ) -> None:
-        """Undoes a step whose records the log has refused.
-
-        Args:
-            turn: collects the effects.
-            waiting: the append; requests that wait for it are answered.
-            event: the reason.
-            error: the error code for clients.
-        """
+    def _note_refused(self, turn: T, append: Append, event: AppendFailed) -> None:
+        """Called when the log has refused an append, before it is undone."""
 
     def _appended(self, event: Appended, now: float) -> list[Effect]:
         """Finishes appends that are in the log."""
         turn = self._turn(now)
         for waiting in self.appends.take(event.append_id):
             turn.release(waiting)
-            self._written(turn, waiting.completion)
+            completion = waiting.completion
+            if completion is not None:
+                step = self._completions[type(completion)]
+                step.written(turn, self._states, completion)
         return turn.end()
 
     def _append_failed(self, event: AppendFailed, now: float) -> list[Effect]:
@@ -170,7 +161,11 @@ class Machine(ABC, Generic[S, C, T, L]):
         turn = self._turn(now)
         error = _RESPONSE_ERRORS.get(event.error_code, event.error_code)
         waiting = self.appends.remove(event.append_id)
-        self._refused(turn, waiting, event, error)
+        self._note_refused(turn, waiting.append, event)
+        completion = waiting.completion
+        if completion is not None:
+            step = self._completions[type(completion)]
+            step.refused(turn, self._states, completion, error)
         for effect in waiting.effects:
             if type(effect) is Reply:
                 turn.reply(*failed(effect, error))

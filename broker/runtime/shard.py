@@ -23,7 +23,7 @@ SLICE_BYTES: Final = 64 * 1024
 log = telemetry.Logger("shards")
 
 D = TypeVar("D", bound="Driver[Any]")
-L = TypeVar("L", bound="Loading[Any]")
+L = TypeVar("L", bound=Loading)
 
 
 class PartitionLog:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from kohort.broker.notice import make
 from kohort.broker.runtime.appends import Appends, Waiting
 from kohort.broker.runtime.effects import Arm, Disarm, Effect, Reply
 from kohort.broker.runtime.events import TimerKey
 
-C = TypeVar("C")
 
-
-class MachineTurn(Generic[C]):
+class MachineTurn:
     """A coordinator's turn on one event.
 
     Replies come last. A client that is answered may send its next request at once, and
@@ -29,7 +27,7 @@ class MachineTurn(Generic[C]):
 
     __slots__ = ("_replies", "appends", "effects", "listening", "notices", "now")
 
-    def __init__(self, appends: Appends[C], now: float, *, listening: bool) -> None:
+    def __init__(self, appends: Appends, now: float, *, listening: bool) -> None:
         self.appends = appends
         self.now = now
         self.listening = listening
@@ -54,7 +52,7 @@ class MachineTurn(Generic[C]):
     def append_batch(
         self,
         records: Sequence[Any],
-        completion: C,
+        completion: object,
         waiting: list[Effect],
         *,
         is_atomic: bool = True,
@@ -70,7 +68,7 @@ class MachineTurn(Generic[C]):
         )
         self.effects.append(append)
 
-    def release(self, waiting: Waiting[C]) -> None:
+    def release(self, waiting: Waiting) -> None:
         """Adds the effects that waited for an append."""
         for effect in waiting.effects:
             if type(effect) is Reply:

@@ -7,27 +7,19 @@ While the clock is moved ahead, members may count as heard from (`credit`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol, cast
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock
-from kohort.broker.coordinator.classic.group import Group
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import (
-    CommitResult,
-    Forget,
-    Replies,
-    Result,
-)
+from kohort.broker.coordinator.effects import CommitResult, Forget, Replies, Result
 from kohort.broker.coordinator.events import (
     CommitOffsets,
     Credited,
-    Heartbeat,
-    Join,
     Offsets,
-    Sync,
 )
+from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.offsets import COMMITTED
 from kohort.broker.log.store import StorageError
 from kohort.broker.notice import Notice
@@ -112,10 +104,8 @@ class GroupDriver(Driver[Coordinator]):
         # The number of offsets that this turn has removed.
         self._expired = 0
         self._try_now |= {
-            Heartbeat: coordinator.hear,
             CommitOffsets: self._commit_now,
-            Join: coordinator.wait_to_join,
-            Sync: coordinator.wait_to_sync,
+            **coordinator.short_ways,
         }
         self._perform |= {Replies: self._answer_alike, Forget: _forget}
         self._watch |= {
@@ -205,7 +195,7 @@ class GroupDriver(Driver[Coordinator]):
     def credit_all(self, until: float) -> None:
         """Counts all members with a live connection as heard from until then."""
         for group in self.coordinator.groups.values():
-            self._credit_live(group, [*group.members, *group.pending_members], until)
+            self._credit_live(group, group.sessions(), until)
 
     def _credit_session(self, key: TimerKey) -> None:
         """The same for one member, when its session's timer fires."""
@@ -214,15 +204,12 @@ class GroupDriver(Driver[Coordinator]):
             self._credit_live(group, key[2:], self._credit.until)
 
     def _credit_live(
-        self, group: Group, member_ids: Sequence[str], until: float
+        self, group: Group, member_ids: Iterable[str], until: float
     ) -> None:
         live = [each for each in member_ids if self._is_live(group, each)]
         if live:
             self.submit(Credited(group.group_id, live, until))
 
     def _is_live(self, group: Group, member_id: str) -> bool:
-        if member_id in group.members:
-            return self._credit.is_live(group.members[member_id].client)
-        pending = group.pending_members.get(member_id)
-        client = None if pending is None else pending.identity.client
+        client = group.client_of(member_id)
         return client is not None and self._credit.is_live(client)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kohort.broker import telemetry
 from kohort.broker.clock import ns
-from kohort.broker.coordinator.classic.group import Group
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import CommitRecords
 from kohort.broker.coordinator.events import (
@@ -15,6 +14,7 @@ from kohort.broker.coordinator.events import (
     TopicsDeleted,
     TransactionEnded,
 )
+from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.log.ended_transactions import EndMarker
 from kohort.broker.log.partition import Partition

@@ -23,10 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kohort.broker.runtime.appends import Appends, Waiting
+from kohort.broker.runtime.appends import Appends
 from kohort.broker.runtime.effects import Effect
-from kohort.broker.runtime.events import AppendFailed
-from kohort.broker.runtime.machine import Machine, OnTimer
+from kohort.broker.runtime.machine import Completion, Machine
 from kohort.broker.transactions import (
     admin,
     ending,
@@ -56,7 +55,7 @@ from kohort.broker.transactions.transaction_metadata import (
 from kohort.broker.transactions.turn import Changed, Turn
 
 
-class TransactionCoordinator(Machine[TransactionMetadata, Changed, Turn, Loading]):
+class TransactionCoordinator(Machine[TransactionMetadata, Turn, Loading]):
     """Coordinates the transactions of some transactional ids.
 
     Args:
@@ -79,11 +78,7 @@ class TransactionCoordinator(Machine[TransactionMetadata, Changed, Turn, Loading
         holds: dict[str, TransactionState] | None = None,
     ) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}
-        timers: dict[str, OnTimer[Turn, TransactionMetadata]] = {
-            "timeout": ending.timed_out,
-            "markers": ending.markers_due,
-        }
-        super().__init__(self.transactions, Appends(), timers)
+        super().__init__(self.transactions, Appends())
         self.settings = settings
         self._new_producer_id = new_producer_id
         self._transaction_version = transaction_version
@@ -101,11 +96,19 @@ class TransactionCoordinator(Machine[TransactionMetadata, Changed, Turn, Loading
             HoldTransaction: act(powers.hold),
             ReleaseTransaction: act(powers.release),
         }
+        self._timers |= {
+            "timeout": ending.timed_out,
+            "markers": ending.markers_due,
+        }
+        self._completions[Changed] = Completion(_changed, _not_changed)
 
     def start(self, loading: Loading, now: float) -> list[Effect]:
         """Takes over the ids of a log; see `Machine.start`."""
         self._started = now
         return super().start(loading, now)
+
+    def _take_over(self, turn: Turn, loading: Loading) -> None:
+        loading.finish(turn, self.transactions)
 
     def _turn(self, now: float) -> Turn:
         return Turn(
@@ -119,29 +122,6 @@ class TransactionCoordinator(Machine[TransactionMetadata, Changed, Turn, Loading
             listening=self.listening,
         )
 
-    # -- the log
-
-    def _written(self, turn: Turn, completion: Changed) -> None:
-        for transaction in completion.transactions:
-            was_open = transaction.state is ONGOING
-            turn.apply(transaction, completion.cause)
-            if transaction.state in PREPARED:
-                ending.prepared(turn, transaction, at_once=completion.is_command)
-            elif transaction.state is ONGOING and not was_open:
-                turn.arm_timeout(transaction)
-            elif transaction.state is DEAD:
-                del self.transactions[transaction.transactional_id]
-
-    def _refused(
-        self, turn: Turn, waiting: Waiting[Changed], _: AppendFailed, __: int
-    ) -> None:
-        for transaction in waiting.completion.transactions:
-            transaction.pending = None
-            if transaction.metadata.producer_epoch == NO_EPOCH:
-                del self.transactions[transaction.transactional_id]
-            elif transaction.state is ONGOING:
-                turn.arm_timeout(transaction)
-
     # -- timers
 
     def _check(self, turn: Turn, unchecked: list[str]) -> list[str]:
@@ -150,3 +130,33 @@ class TransactionCoordinator(Machine[TransactionMetadata, Changed, Turn, Loading
     @property
     def _check_interval_ms(self) -> int:
         return self.settings.expiration_interval_ms
+
+
+# -- changes
+
+
+def _changed(
+    turn: Turn, transactions: dict[str, TransactionMetadata], changed: Changed
+) -> None:
+    """Goes on with a change that is in the log."""
+    for transaction in changed.transactions:
+        was_open = transaction.state is ONGOING
+        turn.apply(transaction, changed.cause)
+        if transaction.state in PREPARED:
+            ending.prepared(turn, transaction, at_once=changed.is_command)
+        elif transaction.state is ONGOING and not was_open:
+            turn.arm_timeout(transaction)
+        elif transaction.state is DEAD:
+            del transactions[transaction.transactional_id]
+
+
+def _not_changed(
+    turn: Turn, transactions: dict[str, TransactionMetadata], changed: Changed, _: int
+) -> None:
+    """Takes back a change that the log has refused."""
+    for transaction in changed.transactions:
+        transaction.pending = None
+        if transaction.metadata.producer_epoch == NO_EPOCH:
+            del transactions[transaction.transactional_id]
+        elif transaction.state is ONGOING:
+            turn.arm_timeout(transaction)

@@ -42,7 +42,7 @@ class Changed:
     """A command's change: what follows from it is done at once."""
 
 
-class Turn(MachineTurn[Changed]):
+class Turn(MachineTurn):
     """The transaction coordinator's turn on one event.
 
     Replies come last, behind the markers. Those are most often the markers of earlier
@@ -62,7 +62,7 @@ class Turn(MachineTurn[Changed]):
     def __init__(
         self,
         settings: TransactionSettings,
-        appends: Appends[Changed],
+        appends: Appends,
         holds: dict[str, TransactionState],
         new_producer_id: Callable[[], int | None],
         transaction_version: int,

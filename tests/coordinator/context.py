@@ -9,7 +9,6 @@ from tests.coordinator.driver import SIMPLE, Driver, Pending
 from tests.coordinator.member import Member, Members, assign
 from tests.coordinator.requests import start_commit, start_leave
 
-from kohort.broker.coordinator.classic.state import GroupState
 from kohort.broker.coordinator.effects import (
     CommitResult,
     DeleteGroupResult,
@@ -39,6 +38,7 @@ from kohort.broker.coordinator.events import (
     TriggerRebalance,
     Unmute,
 )
+from kohort.broker.coordinator.state import GroupState
 from kohort.broker.runtime.effects import CommandResult
 from kohort.protocol.errors import ErrorCode
 

@@ -10,8 +10,10 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
 
+from tests.classic_groups import classic
 from tests.coordinator.invariants import Invariants
 
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
     Effect,
@@ -133,6 +135,11 @@ class Driver:
         )
 
     @property
+    def groups(self) -> dict[str, ClassicGroup]:
+        """The coordinator's groups by id."""
+        return classic(self.coordinator.groups.values())
+
+    @property
     def settings(self) -> GroupSettings:
         """The coordinator's settings."""
         return self.coordinator.settings
@@ -193,10 +200,7 @@ class Driver:
         self._is_short = not self._is_short
         if not self._is_short:
             return False
-        if isinstance(event, Join):
-            found = self.coordinator.wait_to_join(event, self.now)
-        else:
-            found = self.coordinator.wait_to_sync(event, self.now)
+        found = self.coordinator.short_ways[type(event)](event, self.now)
         if found is not None:
             self._perform([found] if isinstance(found, Notice) else [])
         return found is not None
@@ -226,12 +230,13 @@ class Driver:
     def _hear(self, beat: Heartbeat) -> HeartbeatResult | None:
         """Sends a heartbeat on the short way, which does the same or nothing."""
         sessions = self._sessions()
-        heard = self.coordinator.hear(beat, self.now)
+        heard = self.coordinator.short_ways[Heartbeat](beat, self.now)
+        assert heard is None or isinstance(heard, HeartbeatResult)
         assert heard is not None or self._sessions() == sessions
         return heard
 
     def _sessions(self) -> list[float]:
-        groups = self.coordinator.groups.values()
+        groups = self.groups.values()
         return [m.deadline for group in groups for m in group.members.values()]
 
     def ask(self, event: Event, pending: Pending[R]) -> Pending[R]:

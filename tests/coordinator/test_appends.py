@@ -241,7 +241,7 @@ def test_a_static_member_whose_record_is_refused_keeps_its_old_id(
     assert joining.result.error_code == UNKNOWN_SERVER_ERROR
     assert joining.result.member_id == ""
     assert b.heartbeat() == 0
-    member = context.coordinator.groups["g"].members[b.member_id]
+    member = context.groups["g"].members[b.member_id]
     assert member.session_timeout_ms == 30_000
 
 

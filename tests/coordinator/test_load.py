@@ -99,7 +99,7 @@ def test_one_timeout_of_join_v0() -> None:
     member = ("m", None, "c", "/h", -1, 6_000, b"meta", b"assigned")
     record = GroupRecord("g", "consumer", 4, "range", "m", 1, [member])
     context.coordinator.start(read_log([record]), context.now)
-    (found,) = context.coordinator.groups["g"].members.values()
+    (found,) = context.groups["g"].members.values()
     assert (found.rebalance_timeout_ms, found.session_timeout_ms) == (6_000, 6_000)
 
 
@@ -165,7 +165,7 @@ def test_a_record_without_members_has_no_leader(leader: str) -> None:
     context = Context()
     record = GroupRecord("g", "consumer", 3, "range", leader, -1, [])
     context.coordinator.start(read_log([record]), context.now)
-    assert context.coordinator.groups["g"].leader is None
+    assert context.groups["g"].leader is None
 
 
 def test_simple_consumers(context: Context) -> None:
@@ -249,7 +249,7 @@ def test_record_without_a_time() -> None:
         OffsetRecord("g", "t", 0, (7, -1, "", now_ms - 50_000)),
     ]
     context.coordinator.start(read_log(context.records), context.now)
-    group = context.coordinator.groups["g"]
+    group = context.groups["g"]
     assert (group.state, group.generation_id, group.state_timestamp_ms) == (
         "Empty",
         3,

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.classic_groups import classic
 from tests.coordinator.driver import read_log
 from tests.fuzz.target import Target
 
@@ -123,7 +124,7 @@ def _load(found: list[Record]) -> None:
             fired += 1
             if key != CHECK_KEY:
                 effects += coordinator.handle(Expired(key), now)
-    for group_id, group in coordinator.groups.items():
+    for group_id, group in classic(coordinator.groups.values()).items():
         record = group.record()
         again = Decoder().read(Encoder().encode([record], 0))
         assert again == [record]

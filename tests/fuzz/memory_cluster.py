@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.classic_groups import classic
 from tests.fuzz.captured_log import silenced
 from tests.manual_clock import ManualClock
 
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.events.bus import Events
 from kohort.broker.ids import Ids
 from kohort.broker.log import compaction
@@ -387,13 +388,13 @@ class World:
         # A request may have changed it: earlier groups may be larger.
         self._has_limit &= self.cluster.config["group.max.size"] == self._limit
         known = set()
-        for group in self.cluster.shards.groups():
+        for group in classic(self.cluster.shards.groups()).values():
             known.add(group.group_id)
             self._check_group(group)
         for group_id in self._generations.keys() - known:
             del self._generations[group_id]
 
-    def _check_group(self, group: Group) -> None:
+    def _check_group(self, group: ClassicGroup) -> None:
         members = group.members.values()
         joins = sum(m.join_token is not None for m in members)
         assert group.awaiting_join == joins, "counters count right"
