@@ -55,7 +55,7 @@ _LOADED_LAST = (
     "kohort.broker.transactions.ending",
     "kohort.broker.transactions.coordinator",
     "kohort.broker.shards.transaction_driver",
-    "kohort.broker.shards.transaction_shard",
+    "kohort.broker.shards.transaction_records",
     "kohort.broker.log.compaction",
     # Used in requests by name.
     "encodings.utf_16_be",

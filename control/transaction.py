@@ -29,8 +29,8 @@ from kohort.control.transaction_verbs import TransactionVerbs
 
 if TYPE_CHECKING:
     from kohort.broker.notice import Notice
+    from kohort.broker.runtime.shard import Shard
     from kohort.broker.server import Broker
-    from kohort.broker.shards.transaction_shard import TransactionShard
     from kohort.broker.transactions.events import Command
     from kohort.broker.transactions.transaction_metadata import (
         TransactionMetadata as Coordinated,
@@ -114,7 +114,7 @@ class Transaction(TransactionVerbs):
     # -- views
 
     @property
-    def _shard(self) -> TransactionShard | None:
+    def _shard(self) -> Shard[Any] | None:
         """Its shard; None before ``__transaction_state`` is created."""
         shards = self.broker.cluster.transactions
         return shards.for_id(self.transactional_id) if len(shards) else None
@@ -122,7 +122,7 @@ class Transaction(TransactionVerbs):
     @property
     def _found(self) -> Coordinated | None:
         shard = self._shard
-        return None if shard is None else shard.transactions.get(self.transactional_id)
+        return None if shard is None else shard.states.get(self.transactional_id)
 
     @property
     def state(self) -> str:

@@ -85,7 +85,7 @@ def _coordinator(request: Request, key: str, *, can_find: bool) -> Coordinator:
 def _leader(
     request: Request,
     key: str,
-    shard_of: Callable[[str], Shard[Any, Any]],
+    shard_of: Callable[[str], Shard[Any]],
     *,
     can_find: bool,
 ) -> Coordinator:

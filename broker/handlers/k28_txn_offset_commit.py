@@ -109,7 +109,8 @@ def _verify(commit: _Commit) -> None:
             commit.submit(None)
     elif adds or cluster.config["transaction.partition.verification.enable"]:
         index = cluster.shards.index_of(message.group_id)
-        cluster.transactions.ask(
+        cluster.transactions.submit(
+            None,
             AddPartitions(
                 _Verified(commit, verification),
                 message.transactional_id,
@@ -119,7 +120,7 @@ def _verify(commit: _Commit) -> None:
                 verify_only=not adds,
                 group_id=message.group_id,
                 client=request.client,
-            )
+            ),
         )
     else:
         commit.submit(verification)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from typing import Any
 
 from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.patterns import STEPS_PER_COST, Pattern, PatternError
 from kohort.broker.request import Request
-from kohort.broker.shards.transaction_shard import TransactionShard
+from kohort.broker.runtime.shard import Shard
 from kohort.broker.transactions import state as transaction_state
 from kohort.broker.transactions.admin import Wanted, listed
 from kohort.protocol.apis.k66_list_transactions import (
@@ -40,7 +41,7 @@ def handle(request: Request) -> Work:
 
 
 def _listed(
-    request: Request, shards: Sequence[TransactionShard]
+    request: Request, shards: Sequence[Shard[Any]]
 ) -> Generator[None, None, ListTransactionsResponse]:
     """The response.
 
@@ -62,7 +63,7 @@ def _listed(
     )
     for shard in shards:
         # A copy: ids may come and go meanwhile.
-        known = [*shard.transactions.values()]
+        known = [*shard.states.values()]
         founds = listed(known, wanted, cluster.now_ms())
         for each, found in zip(known, founds, strict=True):
             if found is not None:

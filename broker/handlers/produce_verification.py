@@ -122,7 +122,8 @@ class ProduceVerification:
             self._request.go_on(self._go_on(self._found))
             return
         header = records.read_header(self._asked[0].data)
-        cluster.transactions.ask(
+        cluster.transactions.submit(
+            None,
             AddPartitions(
                 self,
                 self._request.message.transactional_id,
@@ -131,7 +132,7 @@ class ProduceVerification:
                 [(batch.topic, batch.key[-1]) for batch in self._asked],
                 verify_only=not self._adds,
                 client=client,
-            )
+            ),
         )
 
     def answer(self, result: AddPartitionsResult) -> None:

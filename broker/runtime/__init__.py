@@ -17,6 +17,6 @@ The rest performs:
 3. The driver hands events to the coordinator and performs the effects: writes appends
    to the partition, sets `timers`, publishes notices, answers requests.
 
-A coordinator adds a machine, its records as bytes, and a subclass of `Shard` that
-declares both; `kohort.broker.shards` has those of groups and transactions.
+A coordinator adds a machine, its records as bytes, and a subclass of `shards.Shards`
+that declares both; `kohort.broker.shards` has those of groups and transactions.
 """

@@ -61,6 +61,7 @@ class Machine(ABC, Generic[S, T, L]):
         appends: empty, too.
 
     Attributes:
+        states: see above.
         appends: appends that are not in the log yet.
         listening: whether notices are made.
     """
@@ -68,7 +69,7 @@ class Machine(ABC, Generic[S, T, L]):
     def __init__(self, states: dict[str, S], appends: Appends) -> None:
         self.appends = appends
         self.listening = True
-        self._states = states
+        self.states = states
         # Ids not visited yet by the current check.
         self._unchecked: list[str] = []
         self._handlers: dict[type, Handler] = {
@@ -135,7 +136,7 @@ class Machine(ABC, Generic[S, T, L]):
 
         def handle(event: object, now: float) -> list[Effect]:
             turn = self._turn(now)
-            act(turn, self._states, event)
+            act(turn, self.states, event)
             return turn.end()
 
         return handle
@@ -153,7 +154,7 @@ class Machine(ABC, Generic[S, T, L]):
             completion = waiting.completion
             if completion is not None:
                 step = self._completions[type(completion)]
-                step.written(turn, self._states, completion)
+                step.written(turn, self.states, completion)
         return turn.end()
 
     def _append_failed(self, event: AppendFailed, now: float) -> list[Effect]:
@@ -165,7 +166,7 @@ class Machine(ABC, Generic[S, T, L]):
         completion = waiting.completion
         if completion is not None:
             step = self._completions[type(completion)]
-            step.refused(turn, self._states, completion, error)
+            step.refused(turn, self.states, completion, error)
         for effect in waiting.effects:
             if type(effect) is Reply:
                 turn.reply(*failed(effect, error))
@@ -197,7 +198,7 @@ class Machine(ABC, Generic[S, T, L]):
             self._unchecked = self._check(turn, self._unchecked)
             turn.effects.append(self._arm_check(now))
             return turn.end()
-        state = self._states.get(key[1])
+        state = self.states.get(key[1])
         if state is None:
             return []
         self._timers[key[0]](turn, state, key)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Timer
@@ -23,7 +22,6 @@ SLICE_BYTES: Final = 64 * 1024
 log = telemetry.Logger("shards")
 
 D = TypeVar("D", bound="Driver[Any]")
-L = TypeVar("L", bound=Loading)
 
 
 class PartitionLog:
@@ -57,16 +55,31 @@ class PartitionLog:
         assert not error, "`GroupShard.commit_in_transaction` has checked it"
 
 
-class Shard(ABC, Generic[D, L]):
+class Kind(Protocol):
+    """The declaration of a coordinator: `kohort.broker.runtime.shards.Shards`."""
+
+    def begin(self) -> Any:
+        """Returns a `Loading` before any record is read."""
+
+    def slices(self, shard: Any, read: Any) -> Iterator[None]:
+        """Reads a shard's log by `Shard.feed`; yields whenever others should run."""
+
+    def new_driver(self, shard: Any, publish: Callable[[Notice, float], None]) -> Any:
+        """Returns a driver of a coordinator without state."""
+
+
+class Shard(Generic[D]):
     """One partition of a coordinator's topic and, on its leader, the coordinator.
 
     Args:
         index: the index of the partition.
         partition: its log.
         runtime: the parts of the broker that it runs on.
+        kind: declares its coordinator.
 
     Attributes:
         index: see above.
+        partition: see above.
         node_id: the node that leads it, or `NO_NODE`.
         serves: the same if the coordinator has its state and handles events; otherwise
             `NO_NODE`.
@@ -77,54 +90,51 @@ class Shard(ABC, Generic[D, L]):
         "_clock",
         "_events",
         "_is_failed",
+        "_kind",
         "_load_delay_ms",
         "_load_since",
         "_loader",
-        "_partition",
         "_read",
         "_timer",
         "driver",
         "index",
         "node_id",
+        "partition",
         "serves",
     )
 
-    def __init__(self, index: int, partition: Partition, runtime: Runtime) -> None:
+    def __init__(
+        self, index: int, partition: Partition, runtime: Runtime, kind: Kind
+    ) -> None:
         self.index = index
         self.node_id = self.serves = NO_NODE
         self.driver: D | None = None
-        self._partition = partition
+        self.partition = partition
+        self._kind = kind
         self._clock = runtime.clock
         self._load_delay_ms = runtime.load_delay_ms
         self._loader = runtime.loader
         self._events = runtime.events
         # The state found so far, while the log is read.
-        self._read: L | None = None
+        self._read: Loading | None = None
         self._load_since = 0.0
         self._timer: Timer | None = None
         self._is_failed = False
 
-    # -- what each coordinator declares
+    # -- for groups
 
-    @abstractmethod
-    def _begin(self) -> L:
-        """Returns the state before any record is read."""
-
-    @abstractmethod
-    def _slices(self, read: L) -> Iterator[None]:
-        """Reads the log by `_feed`; yields whenever other tasks should run."""
-
-    @abstractmethod
-    def _new_driver(self, publish: Callable[[Notice, float], None]) -> D:
-        """Returns a driver of a coordinator without state."""
-
-    def _loaded(self, read: L) -> None:
+    def _loaded(self, read: Any) -> None:
         """Called when the log is read, before the coordinator starts."""
 
     def _unloaded(self, node_id: int, cause: str) -> None:
         """Called when a coordinator is unloaded, or its log cannot be read."""
 
     # -- leaders
+
+    @property
+    def states(self) -> Mapping[str, Any]:
+        """The loaded states by id."""
+        return {} if self.driver is None else self.driver.coordinator.states
 
     @property
     def state(self) -> str:
@@ -168,11 +178,11 @@ class Shard(ABC, Generic[D, L]):
         """Starts loading."""
         self._is_failed = False
         self._load_since = self._clock.now()
-        self._read = self._begin()
-        self._loader.add(self, self._slices(self._read))
+        self._read = read = self._kind.begin()
+        self._loader.add(self, self._kind.slices(self, read))
 
-    def _feed(
-        self, read: L, read_in_pieces: Callable[[Buffer], Iterator[Sequence[Any]]]
+    def feed(
+        self, read: Loading, read_in_pieces: Callable[[Buffer], Iterator[Sequence[Any]]]
     ) -> Iterator[None]:
         """Reads the log from its start; yields whenever other tasks should run.
 
@@ -181,7 +191,7 @@ class Shard(ABC, Generic[D, L]):
             read_in_pieces: reads a batch, some records at a time.
         """
         size = 0
-        for batch in self._partition.batches(self._partition.log_start_offset):
+        for batch in self.partition.batches(self.partition.log_start_offset):
             for number, records in enumerate(read_in_pieces(batch)):
                 if number:
                     yield
@@ -202,7 +212,7 @@ class Shard(ABC, Generic[D, L]):
     def fail_load(self, error: Exception) -> None:
         """Notes an unreadable log: as in Kafka, only its state is unavailable."""
         log.error(
-            "coordinator_not_loaded", partition=self._partition.name, reason=str(error)
+            "coordinator_not_loaded", partition=self.partition.name, reason=str(error)
         )
         self._read = None
         self._is_failed = True
@@ -215,10 +225,12 @@ class Shard(ABC, Generic[D, L]):
         self.serves = self.node_id
         self._start(read)
 
-    def _start(self, read: L) -> None:
-        self.driver = self._new_driver(self._events.of(self.node_id).publish)
+    def _start(self, read: Any) -> None:
+        publish = self._events.of(self.node_id).publish
+        self.driver = driver = self._kind.new_driver(self, publish)
+        driver.coordinator.listening = self._events.listening
         self._loaded(read)
-        self.driver.start(read)
+        driver.start(read)
 
     def unload(self, cause: str) -> None:
         """Removes the coordinator; waiting requests are answered NOT_COORDINATOR."""
@@ -240,14 +252,14 @@ class Shard(ABC, Generic[D, L]):
             for reply in driver.coordinator.unload():
                 answer(*reply)
 
-    def _reload(self) -> None:
+    def reload(self) -> None:
         """Loads the state again from the log, after a failed write.
 
         As in Kafka, waiting requests are answered NOT_COORDINATOR, and clients retry.
         """
         log.error(
             "coordinator_reloads",
-            partition=self._partition.name,
+            partition=self.partition.name,
             reason="its records could not be written",
         )
         self._stop(self.node_id, "failed")

@@ -14,26 +14,38 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from kohort.broker.log.store import StorageError
 from kohort.broker.runtime.effects import CommandResult
 from kohort.broker.runtime.hash import partition_of
+from kohort.broker.runtime.runtime import Runtime
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kohort.broker.log.partition import Partition
+    from kohort.broker.notice import Notice
+    from kohort.broker.runtime.driver import Driver
+    from kohort.broker.runtime.machine import Loading
     from kohort.broker.runtime.shard import Shard
 
-S = TypeVar("S", bound="Shard[Any, Any]")
+S = TypeVar("S", bound="Shard[Any]")
 
 
 class Shards(ABC, Generic[S]):
     """All partitions of a coordinator's topic.
 
     Args:
+        runtime: the parts of the broker that coordinators run on.
         create: creates the topic; called when the first id is used.
         refuses_first: whether the first FindCoordinator fails, as in a new cluster of
             Kafka; see `kohort.broker.shards.first_use`.
     """
 
-    def __init__(self, create: Callable[[], object], *, refuses_first: bool) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        create: Callable[[], object],
+        *,
+        refuses_first: bool,
+    ) -> None:
+        self._runtime = runtime
         self._create = create
         self._refuses_first = refuses_first
         self._shards: list[S] = []
@@ -45,11 +57,25 @@ class Shards(ABC, Generic[S]):
         """The number of shards; 0 before the topic is created."""
         return len(self._shards)
 
-    # -- the two kinds
+    # -- what each coordinator declares
 
     @abstractmethod
-    def _new_shard(self, index: int, partition: Partition) -> S:
+    def new_shard(self, index: int, partition: Partition) -> S:
         """Returns the shard of a partition."""
+
+    @abstractmethod
+    def begin(self) -> Loading:
+        """Returns the state before any record of a log is read."""
+
+    @abstractmethod
+    def slices(self, shard: S, read: Any) -> Iterator[None]:
+        """Reads a shard's log by `Shard.feed`; yields whenever others should run."""
+
+    @abstractmethod
+    def new_driver(
+        self, shard: S, publish: Callable[[Notice, float], None]
+    ) -> Driver[Any]:
+        """Returns a driver of a coordinator without state."""
 
     @abstractmethod
     def _id_of(self, event: Any) -> str:
@@ -64,7 +90,7 @@ class Shards(ABC, Generic[S]):
     def attach(self, topic: Topic) -> None:
         """Takes the new topic: its leaders load their ids."""
         self._shards = [
-            *map(self._new_shard, range(len(topic.partitions)), topic.partitions)
+            *map(self.new_shard, range(len(topic.partitions)), topic.partitions)
         ]
         for shard, leader in zip(self._shards, topic.leaders, strict=True):
             shard.lead(leader)

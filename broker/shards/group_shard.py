@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kohort.broker import telemetry
 from kohort.broker.clock import ns
-from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import CommitRecords
 from kohort.broker.coordinator.events import (
     CommitInTransaction,
@@ -19,19 +18,16 @@ from kohort.broker.coordinator.load import Loading
 from kohort.broker.log.ended_transactions import EndMarker
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.producers import Verification
-from kohort.broker.notice import Notice
 from kohort.broker.runtime.runtime import Runtime
-from kohort.broker.runtime.shard import PartitionLog, Shard
-from kohort.broker.shards.credit import Credit
+from kohort.broker.runtime.shard import Kind, PartitionLog, Shard
 from kohort.broker.shards.group_driver import GroupDriver
-from kohort.broker.shards.group_records import Decoder, Encoder
-from kohort.broker.topics.topic import OFFSETS_TOPIC
+from kohort.broker.shards.group_records import Encoder
 from kohort.protocol.errors import ErrorCode
 
 log = telemetry.Logger("shards")
 
 
-class _CommitLog(PartitionLog):
+class CommitLog(PartitionLog):
     """The log of a group coordinator."""
 
     __slots__ = ("_encoder",)
@@ -55,37 +51,18 @@ class _CommitLog(PartitionLog):
         return partition.append_framed(body, len(offsets.partitions), now_ms)
 
 
-class GroupShard(Shard[GroupDriver, Loading]):
+class GroupShard(Shard[GroupDriver]):
     """One partition of ``__consumer_offsets`` and, if it has a leader, its coordinator.
 
-    Args:
-        index: the index of the partition.
-        partition: its log.
-        runtime: the parts of the broker that it runs on.
-        make: creates a coordinator without groups.
-        encoder: makes batches of records.
-        linger_ms: ``group.coordinator.append.linger.ms``.
-        credit: decides which members count as heard from while the clock is moved
-            ahead.
+    See `Shard`.
     """
 
-    __slots__ = ("_credit", "_deleted", "_linger_ms", "_log", "_make")
+    __slots__ = ("_deleted",)
 
     def __init__(
-        self,
-        index: int,
-        partition: Partition,
-        runtime: Runtime,
-        make: Callable[[], Coordinator],
-        encoder: Encoder,
-        linger_ms: int,
-        credit: Credit,
+        self, index: int, partition: Partition, runtime: Runtime, kind: Kind
     ) -> None:
-        super().__init__(index, partition, runtime)
-        self._make = make
-        self._log = _CommitLog(partition, encoder)
-        self._linger_ms = linger_ms
-        self._credit = credit
+        super().__init__(index, partition, runtime, kind)
         # Topics that were deleted while the groups were not loaded.
         self._deleted: list[str] = []
 
@@ -101,34 +78,9 @@ class GroupShard(Shard[GroupDriver, Loading]):
 
     # -- loading
 
-    def _begin(self) -> Loading:
-        return Loading()
-
-    def _slices(self, read: Loading) -> Iterator[None]:
-        decoder = Decoder()
-        yield from self._feed(read, decoder.read_in_pieces)
-        if decoder.skipped:
-            log.warning(
-                "records_skipped",
-                partition=f"{OFFSETS_TOPIC}-{self.index}",
-                count=sum(decoder.skipped.values()),
-                reason="they are of groups that are not of the classic protocol",
-            )
-
     def _publish(self, node_id: int, kind: str, **fields: object) -> None:
         node = self._events.of(node_id)
         node.tell(kind, self._clock.now(), partition=self.index, **fields)
-
-    def _new_driver(self, publish: Callable[[Notice, float], None]) -> GroupDriver:
-        return GroupDriver(
-            self._make(),
-            self._clock,
-            self._log,
-            self._reload,
-            publish,
-            self._linger_ms,
-            self._credit,
-        )
 
     def _loaded(self, read: Loading) -> None:
         duration_ns = ns(self._clock.now()) - ns(self._load_since)
@@ -153,7 +105,7 @@ class GroupShard(Shard[GroupDriver, Loading]):
     def verify(self, producer_id: int, epoch: int, *, adds: bool) -> Verification | int:
         """Begins to verify a commit; see `GroupShards.verify`."""
         now_ms = int(self._clock.now() * 1000)
-        return self._partition.producers.verify_own(
+        return self.partition.producers.verify_own(
             producer_id, epoch, now_ms, adds=adds
         )
 
@@ -166,7 +118,7 @@ class GroupShard(Shard[GroupDriver, Loading]):
         the append.
         """
         assert self.driver is not None
-        error = self._partition.producers.check_own_verified(
+        error = self.partition.producers.check_own_verified(
             event.producer_id, event.producer_epoch, verification
         )
         if not error:

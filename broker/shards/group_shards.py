@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kohort.broker import telemetry
 from kohort.broker.coordinator.effects import Result, refused
 from kohort.broker.coordinator.events import (
     Command,
@@ -22,14 +23,14 @@ from kohort.broker.runtime.runtime import Runtime
 from kohort.broker.runtime.shards import Shards
 from kohort.broker.shards.credit import Credit
 from kohort.broker.shards.disconnections import Disconnections
-from kohort.broker.topics.topic import Topic
+from kohort.broker.topics.topic import OFFSETS_TOPIC, Topic
 from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.classic.group import ClassicGroup
     from kohort.broker.coordinator.classic.member import Member
-    from kohort.broker.coordinator.coordinator import Coordinator
     from kohort.broker.coordinator.group import Group
+    from kohort.broker.coordinator.load import Loading
     from kohort.broker.log.ended_transactions import EndMarker
     from kohort.broker.log.partition import Partition
     from kohort.broker.log.producers import Verification
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from kohort.broker.shards.group_driver import GroupDriver
     from kohort.broker.shards.group_records import Encoder
     from kohort.broker.shards.group_shard import GroupShard
+
+log = telemetry.Logger("shards")
 
 
 class GroupShards(Shards["GroupShard"]):
@@ -69,9 +72,8 @@ class GroupShards(Shards["GroupShard"]):
         create: Callable[[], object],
         credit: Credit,
     ) -> None:
-        super().__init__(create, refuses_first=self.refuses_first)
+        super().__init__(runtime, create, refuses_first=self.refuses_first)
         self._settings = settings
-        self._runtime = runtime
         self._clock = runtime.clock
         self._events = runtime.events
         self._make_encoder = functools.cache(make_encoder)
@@ -83,28 +85,51 @@ class GroupShards(Shards["GroupShard"]):
         # Shards by the ids of groups that were used.
         self._of_group: dict[str, GroupShard] = {}
 
-    def _make(self) -> Coordinator:
-        from kohort.broker.coordinator.coordinator import Coordinator
-
-        events = self._events
-        coordinator = Coordinator(
-            self._settings,
-            self._new_member_id,
-            heartbeats=events.heartbeats,
-            lasting=self.lasting,
-        )
-        coordinator.listening = events.listening
-        return coordinator
-
-    def _new_shard(self, index: int, partition: Partition) -> GroupShard:
+    def new_shard(self, index: int, partition: Partition) -> GroupShard:
+        """Returns the shard of a partition."""
         from kohort.broker.shards.group_shard import GroupShard
 
-        return GroupShard(
-            index,
-            partition,
-            self._runtime,
-            self._make,
-            self._make_encoder(),
+        return GroupShard(index, partition, self._runtime, self)
+
+    def begin(self) -> Loading:
+        """Returns the groups before any record is read."""
+        from kohort.broker.coordinator.load import Loading
+
+        return Loading()
+
+    def slices(self, shard: GroupShard, read: Loading) -> Iterator[None]:
+        """Reads a shard's log; yields whenever others should run."""
+        from kohort.broker.shards.group_records import Decoder
+
+        decoder = Decoder()
+        yield from shard.feed(read, decoder.read_in_pieces)
+        if decoder.skipped:
+            log.warning(
+                "records_skipped",
+                partition=f"{OFFSETS_TOPIC}-{shard.index}",
+                count=sum(decoder.skipped.values()),
+                reason="they are of groups that are not of the classic protocol",
+            )
+
+    def new_driver(
+        self, shard: GroupShard, publish: Callable[[Notice, float], None]
+    ) -> GroupDriver:
+        """Returns a driver of a coordinator without groups."""
+        from kohort.broker.coordinator.coordinator import Coordinator
+        from kohort.broker.shards.group_driver import GroupDriver
+        from kohort.broker.shards.group_shard import CommitLog
+
+        return GroupDriver(
+            Coordinator(
+                self._settings,
+                self._new_member_id,
+                heartbeats=self._events.heartbeats,
+                lasting=self.lasting,
+            ),
+            self._clock,
+            CommitLog(shard.partition, self._make_encoder()),
+            shard.reload,
+            publish,
             self._linger_ms,
             self._credit,
         )

@@ -151,7 +151,7 @@ class _Handlers:
     async def list_transactions(self, query: IdsQuery) -> IdList:
         """Lists transactional ids, with their transactions."""
         rows = await in_turns(self._listed(query))
-        total = sum(len(shard.transactions) for shard in self._shards)
+        total = sum(len(shard.states) for shard in self._shards)
         return {"transactions": rows, "total": total}
 
     def _listed(self, query: IdsQuery) -> Generator[None, None, list[TransactionRow]]:
@@ -160,7 +160,7 @@ class _Handlers:
         least_ms = 0 if query.open_ms is UNSET else query.open_ms
         for shard in self._shards:
             # A copy: ids may come and go meanwhile.
-            for each in [*shard.transactions.values()]:
+            for each in [*shard.states.values()]:
                 row = self._row(each, shard.node_id)
                 is_open = row.open_ms is not None and row.open_ms >= least_ms
                 is_wanted = query.open_ms is UNSET or is_open
@@ -179,7 +179,7 @@ class _Handlers:
             shard = self._shards.for_id(name)
             if shard.driver is None:
                 raise web.HTTPServiceUnavailable(text=f"its coordinator: {shard.state}")
-            found = shard.transactions.get(name)
+            found = shard.states.get(name)
             if found is not None:
                 return TransactionShown(
                     **asdict(self._row(found, shard.node_id)),

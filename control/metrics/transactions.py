@@ -87,4 +87,4 @@ class TransactionCounts:
 
 def _known(broker: Broker) -> Iterator[TransactionMetadata]:
     for shard in broker.cluster.transactions:
-        yield from [*shard.transactions.values()]
+        yield from [*shard.states.values()]

@@ -44,7 +44,7 @@ class Transacting:
 
     async def _ask(self, event: Any) -> Any:
         """Hands an event to the coordinator; returns its result."""
-        self.broker.cluster.transactions.ask(event)
+        self.broker.cluster.transactions.submit(None, event)
         result = await event.token.result
         # As over the wire, the answer is read in a later turn of the event loop.
         await asyncio.sleep(0)

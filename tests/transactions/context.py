@@ -19,11 +19,12 @@ from kohort.broker.events.seen import Seen
 from kohort.broker.log.ended_transactions import EndMarker
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.settings import LogConfig
+from kohort.broker.log.store import StorageError
 from kohort.broker.notice import Client
 from kohort.broker.runtime.loader import Loader
 from kohort.broker.runtime.runtime import Runtime
 from kohort.broker.shards.transaction_records import encode, read_in_pieces
-from kohort.broker.shards.transaction_shard import TransactionShard
+from kohort.broker.shards.transaction_shards import TransactionShards
 from kohort.broker.transactions.coordinator import TransactionCoordinator
 from kohort.broker.transactions.effects import StateRecord
 from kohort.broker.transactions.events import (
@@ -40,7 +41,6 @@ from kohort.broker.transactions.events import (
 )
 from kohort.broker.transactions.load import Loading
 from kohort.broker.transactions.settings import TransactionSettings
-from kohort.broker.transactions.state import TransactionState
 from kohort.broker.transactions.transaction_metadata import (
     NO_EPOCH,
     NO_GROUPS,
@@ -101,21 +101,22 @@ class Context:
         self.markers: list[tuple[TopicPartition, bool, int]] = []
         self.answers: dict[TopicPartition, int] = {}
         self.events: list[dict[str, Any]] = []
-        self.holds: dict[str, TransactionState] = {}
         self._is_together = False
         self.next_producer_id: int | None = 4000
         events = Events()
         events.listen(self._published)
         runtime = Runtime(self.clock, Loader(self.clock), 0, events)
-        self.shard = TransactionShard(
-            0, self.partition, runtime, self._make, lambda: self.version, self._mark
+        self._shards = TransactionShards(
+            self.settings,
+            runtime,
+            lambda: None,
+            self._new_producer_id,
+            lambda: self.version,
+            self._mark,
+            refuses_first=False,
         )
+        self.shard = self._shards.new_shard(0, self.partition)
         self.shard.lead(NODE)
-
-    def _make(self) -> TransactionCoordinator:
-        return TransactionCoordinator(
-            self.settings, self._new_producer_id, lambda: self.version, self.holds
-        )
 
     def _published(self, seen: Seen) -> None:
         self.events.append({**seen.event})
@@ -125,10 +126,11 @@ class Context:
         self.shard.lead(NODE)
         self.turn()
 
-    def _new_producer_id(self) -> int | None:
+    def _new_producer_id(self) -> int:
         given = self.next_producer_id
-        if given is not None:
-            self.next_producer_id = given + 1
+        if given is None:
+            raise StorageError("the disk is full")
+        self.next_producer_id = given + 1
         return given
 
     # -- events and time

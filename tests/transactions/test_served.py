@@ -44,7 +44,7 @@ def command(broker: Broker, kind: Any, *fields: object) -> str | None:
 def state(broker: Broker) -> str:
     """The state of "tx" at its coordinator."""
     shard = broker.cluster.transactions.for_id("tx")
-    return shard.transactions["tx"].state.value if shard.driver else shard.state
+    return shard.states["tx"].state.value if shard.driver else shard.state
 
 
 async def test_the_first_look_up_creates_the_topic() -> None:
