@@ -42,7 +42,7 @@ heartbeats, commits, and joins and syncs that only wait. The driver tries `hear`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from types import MethodType
 from typing import Any, Final, Literal
 
 from kohort.broker.coordinator import (
@@ -186,7 +186,7 @@ class Coordinator:
                 kind: self._answered_by(ask) for kind, ask in room.questions.items()
             }
             self.short_ways |= {
-                kind: partial(way, self) for kind, way in room.short_ways.items()
+                kind: MethodType(way, self) for kind, way in room.short_ways.items()
             }
             self._timers |= room.timers
             self._completions |= room.completions
