@@ -21,7 +21,6 @@ from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import Written
 from kohort.broker.coordinator.events import (
     CommitOffsets,
-    Expired,
     Heartbeat,
     Join,
     Offsets,
@@ -32,7 +31,8 @@ from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import write_line
 from kohort.broker.notice import Client
-from kohort.broker.shards.driver import GroupDriver
+from kohort.broker.runtime.events import Expired
+from kohort.broker.shards.group_driver import GroupDriver
 from kohort.broker.shards.group_records import Encoder
 from kohort.protocol.consumer import (
     Assignment,

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kohort.broker.coordinator.events import Command
     from kohort.broker.events.delivery.values import Delivery
     from kohort.broker.server import Broker
-    from kohort.broker.shards.shard import Shard
+    from kohort.broker.shards.group_shard import GroupShard
     from kohort.control.why import History
 
 
@@ -94,10 +94,10 @@ class Group(GroupVerbs):
     # -- views
 
     @property
-    def _shard(self) -> Shard | None:
+    def _shard(self) -> GroupShard | None:
         """Its shard; None before ``__consumer_offsets`` is created."""
         shards = self.broker.cluster.shards
-        return shards.for_group(self.group_id) if len(shards) else None
+        return shards.for_id(self.group_id) if len(shards) else None
 
     @property
     def _found(self) -> ClassicGroup | None:

@@ -25,7 +25,7 @@ Partition = tuple[str, int]
 def coordinator_of(broker: Broker, group_id: str) -> Coordinator | None:
     """The coordinator of the group's shard; None if it has none."""
     shards = broker.cluster.shards
-    driver = shards.for_group(group_id).driver if len(shards) else None
+    driver = shards.for_id(group_id).driver if len(shards) else None
     return None if driver is None else driver.coordinator
 
 

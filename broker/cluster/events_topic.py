@@ -27,7 +27,7 @@ from kohort.broker.events.remembered import REMEMBERED
 from kohort.broker.events.seen import Seen
 from kohort.broker.events.views.reading import json_of, pause, take
 from kohort.broker.log.store import StorageError
-from kohort.broker.shards.hash import partition_of
+from kohort.broker.runtime.hash import partition_of
 from kohort.broker.topics.topic import EVENTS_TOPIC, Topic
 from kohort.protocol.consumer import decode_subscription
 from kohort.protocol.messages import WireError
@@ -133,7 +133,7 @@ class EventsTopic:
             del self._readers[next(iter(self._readers))]
 
     def _group(self, group_id: str) -> Group | None:
-        return self._cluster.shards.for_group(group_id).groups.get(group_id)
+        return self._cluster.shards.for_id(group_id).groups.get(group_id)
 
     # -- writing
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from kohort.broker.coordinator import offsets
 from kohort.broker.coordinator.appends import (
-    Appends,
+    GroupAppends,
     committed_groups,
 )
-from kohort.broker.coordinator.effects import (
-    DeleteGroupResult,
-    ListGroupsResult,
-)
+from kohort.broker.coordinator.effects import DeleteGroupResult, ListGroupsResult
 from kohort.broker.coordinator.events import DeleteGroup, ListGroups
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.state import EMPTY
@@ -19,7 +16,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 def list_groups(
-    appends: Appends, groups: dict[str, Group], event: ListGroups
+    appends: GroupAppends, groups: dict[str, Group], event: ListGroups
 ) -> ListGroupsResult:
     """Lists groups by state and type; no filter means all, case does not matter."""
     states = {state.lower() for state in event.states}

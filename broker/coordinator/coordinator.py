@@ -1,8 +1,7 @@
 """The group coordinator: takes events one by one, and returns their effects.
 
-It decides as Apache Kafka 4.3 does for groups of the classic protocol. It reads no
-clock and draws no random number: the time comes with each event, ids from
-`new_member_id`.
+It decides as Apache Kafka 4.3 does for groups of the classic protocol. Ids of members
+come from `new_member_id`. `kohort.broker.runtime` has what all coordinators share.
 
 One rebalance through the files: ana, the leader, and ben are in a Stable group, and
 carl joins.
@@ -52,19 +51,11 @@ from kohort.broker.coordinator import (
     transactional_offsets,
     undo,
 )
-from kohort.broker.coordinator.appends import Appends, Changed, committed_group
+from kohort.broker.coordinator.appends import Changed, GroupAppends, committed_group
 from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.room import classic_room
-from kohort.broker.coordinator.effects import (
-    Arm,
-    Effect,
-    Reply,
-    Result,
-    reverted,
-)
+from kohort.broker.coordinator.effects import Effect, Result
 from kohort.broker.coordinator.events import (
-    Appended,
-    AppendFailed,
     CommitInTransaction,
     CommitOffsets,
     Credited,
@@ -72,7 +63,6 @@ from kohort.broker.coordinator.events import (
     DeleteOffsets,
     DescribeGroup,
     Event,
-    Expired,
     FetchOffsets,
     Heartbeat,
     ListGroups,
@@ -83,26 +73,19 @@ from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.load import Loading, Restore
 from kohort.broker.coordinator.pending import OpenTransactions
-from kohort.broker.coordinator.room import Completion, Groups, OnTimer, Room
+from kohort.broker.coordinator.room import Groups, Room
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Notice
-from kohort.protocol.errors import ErrorCode
+from kohort.broker.runtime.effects import Append, Arm, Reply
+from kohort.broker.runtime.events import Appended, AppendFailed, Expired
+from kohort.broker.runtime.machine import CHECK_KEY, Completion, Handler, Machine
 
-_Handler = Callable[[Any, float], list[Effect]]
 ShortWay = Callable[[Any, float], Result | Notice | Literal[True] | None]
 """Handles an event that does little; see `kohort.broker.coordinator.room.ShortWay`."""
 
 GROUP_TYPES: Final = (ClassicGroup.type,)
 """The types of groups: those of all rooms."""
-
-OFFSETS_KEY = ("offsets",)
-"""The timer of the check for expired offsets."""
-_RESPONSE_ERRORS: dict[int, int] = {
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""Error codes sent in place of the log's own, where a client would take the log's code
-for an error in its request."""
 
 _EXPIRE_NOTHING = frozenset(
     {Heartbeat, FetchOffsets, DescribeGroup, ListGroups, Credited, Appended, Expired}
@@ -112,21 +95,18 @@ _EXPIRE_NOTHING = frozenset(
 _MAKE_GROUP: Final = ClassicGroup
 """Makes a group for the offsets of a simple consumer: a classic one, as in Kafka."""
 
-CHECK_PAUSE = 0.05
-"""Seconds between two parts of a check: 50 coordinators may check at once."""
 
-
-class Coordinator:
+class Coordinator(Machine[Group, Turn, Loading]):
     """Coordinates groups.
 
     Attributes:
         settings: group coordinator settings; may be replaced at any time, with
             effect from the next event on.
         groups: by group id.
-        appends: appends that are not in the log yet.
         transactions: the open transactions with offsets of its groups.
-        listening: whether notices are made.
     """
+
+    appends: GroupAppends
 
     def __init__(
         self,
@@ -145,21 +125,18 @@ class Coordinator:
             heartbeats: whether heartbeats make notices, too.
             lasting: powers in force, shared by all coordinators of a broker.
         """
-        self.settings = settings
         self.groups: Groups = {}
-        self.listening = True
-        # Groups not visited yet by the current check for expired offsets.
-        self._unchecked: list[str] = []
+        super().__init__(self.groups, GroupAppends())
+        self.settings = settings
         # By the last check with these settings nothing expires before this time, unless
         # a group changes. So days of an advanced clock cost one check, not hundreds.
         self._next_expiry_ms: float = 0
         self._checked_with = settings
-        self.appends = Appends()
         self.transactions = OpenTransactions()
         self.lasting = Lasting() if lasting is None else lasting
         rooms = (classic_room(new_member_id, heartbeats=heartbeats),)
         self._rooms: Mapping[str, Room] = {room.group_type: room for room in rooms}
-        self._handlers: dict[type, _Handler] = {
+        self._handlers |= {
             CommitOffsets: self._commit,
             FetchOffsets: self._answered_by(offsets.fetch),
             ListGroups: self._answered_by(admin.list_groups),
@@ -168,15 +145,9 @@ class Coordinator:
             TopicsDeleted: self._in_turn(offsets.topics_deleted),
             CommitInTransaction: self._commit_in_transaction,
             TransactionEnded: self._transaction_ended,
-            Expired: self._expired,
-            Appended: self._appended,
-            AppendFailed: self._append_failed,
         }
         self.short_ways: dict[type, ShortWay] = {}
-        self._timers: dict[str, OnTimer] = {}
-        self._completions: dict[type, Completion] = {
-            Changed: Completion(offsets.buried, self._take_back)
-        }
+        self._completions[Changed] = Completion(offsets.buried, self._take_back)
         self._restore: dict[type, Restore] = {}
         for room in rooms:
             self._handlers |= {
@@ -192,25 +163,13 @@ class Coordinator:
             self._completions |= room.completions
             self._restore |= room.records
 
-    def start(self, now: float) -> list[Effect]:
-        """Arms the timer that always runs: the check for expired offsets."""
-        return [self._arm_check(now)]
-
-    def unload(self) -> list[Effect]:
-        """Ends the coordinator: another one takes over its groups.
-
-        Returns:
-            NOT_COORDINATOR to each request that waits.
-        """
-        effects: list[Effect] = []
-        for waiting in self.appends.waiting:
-            for reply in waiting.effects:
-                if isinstance(reply, Reply):
-                    effects += [Reply(reply.token, reverted(reply.result))]
+    def unload(self) -> list[Reply]:
+        """Ends the coordinator; requests that wait in a group are refused, too."""
+        replies = super().unload()
         for group in self.groups.values():
-            effects += self._rooms[group.type].waiting(group)
+            replies += self._rooms[group.type].waiting(group)
         self._forget_unwritten()
-        return effects
+        return replies
 
     def _forget_unwritten(self) -> None:
         """Drops the mutes of groups that have no record in the log."""
@@ -218,32 +177,12 @@ class Coordinator:
             if committed_group(self.appends, self.groups, group_id) is None:
                 del self.lasting.muted[group_id]
 
-    def take_over(self, loading: Loading, now: float) -> list[Effect]:
-        """Takes over the groups of a log, before any request for them is handled.
-
-        Args:
-            loading: has read all records of these groups.
-            now: seconds since the epoch.
-
-        Returns:
-            Timers and notices.
-        """
-        turn = self._turn(now)
+    def _take_over(self, turn: Turn, loading: Loading) -> None:
         self.transactions = loading.transactions
         loading.finish(turn, self.groups, self._restore)
-        return turn.end()
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """Handles an event.
-
-        Args:
-            event: a request, or a timer that fired.
-            now: seconds since the epoch, never less than before.
-
-        Returns:
-            Effects, to be performed in order: records, timers and notices, then
-            replies.
-        """
+        """Handles an event; see `Machine.handle`."""
         kind = type(event)
         if kind not in _EXPIRE_NOTHING:
             self._next_expiry_ms = 0
@@ -254,19 +193,9 @@ class Coordinator:
             self.settings, self.appends, self.lasting, now, listening=self.listening
         )
 
-    def _in_turn(self, act: Callable[[Turn, dict[str, Group], Any], None]) -> _Handler:
-        """Returns a handler of events that may change groups."""
-
-        def handle(event: Event, now: float) -> list[Effect]:
-            turn = self._turn(now)
-            act(turn, self.groups, event)
-            return turn.end()
-
-        return handle
-
     def _answered_by(
-        self, ask: Callable[[Appends, dict[str, Group], Any], Result]
-    ) -> _Handler:
+        self, ask: Callable[[GroupAppends, dict[str, Group], Any], Result]
+    ) -> Handler:
         """Returns a handler of events that only read."""
 
         def handle(event: Any, _: float) -> list[Effect]:
@@ -343,31 +272,8 @@ class Coordinator:
 
     # -- the log
 
-    def _appended(self, event: Appended, now: float) -> list[Effect]:
-        """Finishes appends that are in the log."""
-        turn = self._turn(now)
-        for append in self.appends.take(event.append_id):
-            turn.release(append)
-            completion = append.completion
-            if completion is not None:
-                step = self._completions[type(completion)]
-                step.written(turn, self.groups, completion)
-        return turn.end()
-
-    def _append_failed(self, event: AppendFailed, now: float) -> list[Effect]:
-        """Undoes an append that the log refused, and everything that waited for it."""
-        turn = self._turn(now)
-        error = _RESPONSE_ERRORS.get(event.error_code, event.error_code)
-        waiting = self.appends.remove(event.append_id)
-        notices.append_failed(turn, waiting.append, event)
-        completion = waiting.completion
-        if completion is not None:
-            step = self._completions[type(completion)]
-            step.refused(turn, self.groups, completion, error)
-        for effect in waiting.effects:
-            if type(effect) is Reply:
-                turn.reply(effect.token, reverted(effect.result, error))
-        return turn.end()
+    def _note_refused(self, turn: Turn, append: Append, event: AppendFailed) -> None:
+        notices.append_failed(turn, append, event)
 
     def _take_back(
         self, turn: Turn, groups: Groups, changed: Changed, error: int
@@ -381,37 +287,25 @@ class Coordinator:
     # -- timers
 
     def _expired(self, event: Expired, now: float) -> list[Effect]:
-        """Handles a timer; a timer that is no longer needed has no effect."""
-        turn = self._turn(now)
-        kind = event.key[0]
-        if kind == "offsets":
-            self._check_offsets(turn)
-            turn.effects.append(self._arm_check(now))
-            return turn.end()
-        group = self.groups.get(event.key[1])
-        if group is None:
-            return []
-        self._timers[kind](turn, group, event.key)
-        effects = turn.end()
-        if any(type(effect) is not Arm for effect in effects):
+        effects = super()._expired(event, now)
+        is_check = event.key == CHECK_KEY
+        if not is_check and any(type(effect) is not Arm for effect in effects):
             self._next_expiry_ms = 0
         return effects
 
-    def _check_offsets(self, turn: Turn) -> None:
+    @property
+    def _check_interval_ms(self) -> int:
+        return self.settings.offsets_retention_check_interval_ms
+
+    def _check(self, turn: Turn, unchecked: list[str]) -> list[str]:
         """Checks some groups for expired offsets, if there may be any."""
         now_ms, settings = int(turn.now * 1000), turn.settings
-        unchecked = self._unchecked
         if not unchecked:
             if now_ms < self._next_expiry_ms and settings is self._checked_with:
-                return
+                return []
             unchecked, self._checked_with = list(self.groups), settings
             # Those that are committed from now on.
             self._next_expiry_ms = now_ms + settings.offsets_retention_ms
-        self._unchecked, next_ms = offsets.expire(turn, self.groups, unchecked)
+        unchecked, next_ms = offsets.expire(turn, self.groups, unchecked)
         self._next_expiry_ms = min(self._next_expiry_ms, next_ms)
-
-    def _arm_check(self, now: float) -> Arm:
-        if self._unchecked:
-            return Arm(OFFSETS_KEY, now + CHECK_PAUSE)
-        interval_ms = self.settings.offsets_retention_check_interval_ms
-        return Arm(OFFSETS_KEY, now + interval_ms / 1000)
+        return unchecked

@@ -15,13 +15,10 @@ from kohort.broker.coordinator.committed import (
     OffsetKey,
 )
 from kohort.broker.coordinator.effects import Effect, Written
-from kohort.broker.coordinator.events import (
-    CommitInTransaction,
-    CommitOffsets,
-    TimerKey,
-)
+from kohort.broker.coordinator.events import CommitInTransaction, CommitOffsets
 from kohort.broker.coordinator.state import GroupState
 from kohort.broker.notice import Client, Who
+from kohort.broker.runtime.events import TimerKey
 
 Pending = dict[OffsetKey, dict[int, OffsetEntry | None]]
 """By (topic, partition), the pending offset of each producer id, in the order of the

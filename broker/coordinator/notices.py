@@ -12,15 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from kohort.broker.coordinator.effects import (
-    Append,
-    Effect,
-    OffsetRecord,
-    PendingOffset,
-)
+from kohort.broker.coordinator.effects import Effect, OffsetRecord, PendingOffset
 from kohort.broker.coordinator.events import (
     NO_OFFSETS,
-    AppendFailed,
     Command,
     CommitInTransaction,
     CommitOffsets,
@@ -31,6 +25,8 @@ from kohort.broker.coordinator.pending import OpenCommit
 from kohort.broker.coordinator.state import DEAD, EMPTY
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Notice, Who, make
+from kohort.broker.runtime.effects import Append
+from kohort.broker.runtime.events import AppendFailed
 from kohort.protocol.errors import ErrorCode
 
 _OFFSETS = (OffsetRecord, PendingOffset)

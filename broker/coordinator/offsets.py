@@ -9,8 +9,8 @@ from typing import Final, TypeGuard
 
 from kohort.broker.coordinator import notices, pending
 from kohort.broker.coordinator.appends import (
-    Appends,
     Changed,
+    GroupAppends,
     GroupChange,
     committed_offsets,
     unstable_offsets,
@@ -24,7 +24,6 @@ from kohort.broker.coordinator.effects import (
     FetchedOffset,
     FetchOffsetsResult,
     OffsetRecord,
-    Reply,
     Written,
 )
 from kohort.broker.coordinator.events import (
@@ -35,10 +34,11 @@ from kohort.broker.coordinator.events import (
     TopicsDeleted,
 )
 from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.java_hash import java_length
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.state import DEAD, EMPTY
 from kohort.broker.coordinator.turn import Turn
+from kohort.broker.runtime.effects import Reply
+from kohort.broker.runtime.java_hash import java_length
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.row_cache import RowCache
 
@@ -64,7 +64,7 @@ _REFUSED = {int(code): CommitResult(int(code)) for code in ErrorCode}
 
 def commit(
     settings: GroupSettings,
-    appends: Appends,
+    appends: GroupAppends,
     groups: dict[str, Group],
     event: CommitOffsets,
     now: float,
@@ -221,7 +221,7 @@ def is_too_long(metadata: str, longest: int) -> bool:
 
 
 def fetch(
-    appends: Appends, groups: dict[str, Group], event: FetchOffsets
+    appends: GroupAppends, groups: dict[str, Group], event: FetchOffsets
 ) -> FetchOffsetsResult:
     """Returns committed offsets; unknown groups, topics and partitions have none.
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
-from kohort.broker.coordinator.appends import Appends
-from kohort.broker.coordinator.effects import Reply, Result
-from kohort.broker.coordinator.events import TimerKey
+from kohort.broker.coordinator.appends import GroupAppends
+from kohort.broker.coordinator.effects import Result
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.load import Restore
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Notice
+from kohort.broker.runtime.effects import Reply
+from kohort.broker.runtime.machine import Completion, OnTimer
 
 Groups = dict[str, Group]
 """A coordinator's groups of all protocols, by id."""
@@ -29,7 +30,7 @@ class Coordinating(Protocol):
 
     settings: GroupSettings
     groups: Groups
-    appends: Appends
+    appends: GroupAppends
     lasting: Lasting
     listening: bool
 
@@ -40,19 +41,6 @@ half the cost. Returns its result, or its notice, or True if it waits; None if n
 was done."""
 
 
-OnTimer = Callable[[Turn, Any, TimerKey], None]
-"""Handles a timer of a group, which exists."""
-
-
-class Completion(NamedTuple):
-    """The two ends of a step that waits for an append."""
-
-    written: Callable[[Turn, Groups, Any], None]
-    """Goes on with the step: its records are in the log."""
-    refused: Callable[[Turn, Groups, Any, int], None]
-    """Undoes the step, with an error code for clients: the log refused its records."""
-
-
 class Room(NamedTuple):
     """The part of a coordinator that handles groups of one protocol."""
 
@@ -60,7 +48,7 @@ class Room(NamedTuple):
     """`Group.type` of its groups."""
     changes: Mapping[type, Callable[[Turn, Groups, Any], None]]
     """By type, events that may change groups."""
-    questions: Mapping[type, Callable[[Appends, Groups, Any], Result]]
+    questions: Mapping[type, Callable[[GroupAppends, Groups, Any], Result]]
     """By type, events that only read."""
     short_ways: Mapping[type, ShortWay]
     """By type, frequent events that may do without a turn."""

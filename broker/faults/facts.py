@@ -102,7 +102,7 @@ class Facts:
         shards = self.request.node.cluster.shards
         found: set[str] = set()
         for group_id in self.groups:
-            groups = shards.for_group(group_id).groups if len(shards) else {}
+            groups = shards.for_id(group_id).groups if len(shards) else {}
             group = groups.get(group_id)
             found.add(GroupState.DEAD if group is None else group.state)
         return found

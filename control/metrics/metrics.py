@@ -163,7 +163,7 @@ class Metrics:
                 members += len(group.members)
                 count += 1
                 behind += sum(lag.values())
-        if all(shard.is_active for shard in self._broker.cluster.shards):
+        if all(shard.driver for shard in self._broker.cluster.shards):
             fold.keep(group.group_id for _, group in self._live())
         found = [
             {"group": name, **rows.get(name, _GONE), **_counts(counts)}

@@ -272,7 +272,7 @@ def test_loading_in_slices(sizes: list[int]) -> None:
     context.restart()
     whole = context.coordinator
     sliced = Context().coordinator
-    effects = sliced.take_over(loading, context.now)
+    effects = sliced.start(loading, context.now)
     assert whole.groups.keys() == sliced.groups.keys() == {"g", "simple"}
     others = classic(sliced.groups.values())
     for group_id, group in classic(whole.groups.values()).items():
@@ -284,8 +284,9 @@ def test_loading_in_slices(sizes: list[int]) -> None:
             group.expire_ms,
         )
     kinds = Counter(type(effect).__name__ for effect in effects)
-    # Two groups, the leader of one, and the partitions of its two members.
-    assert kinds == {"Arm": 2, "Notice": 5}
+    # Two sessions and the check; two groups, the leader of one, and the partitions of
+    # its two members.
+    assert kinds == {"Arm": 3, "Notice": 5}
     assert loading.found == {}
 
 
@@ -299,7 +300,7 @@ def loaded_from_kafka() -> Context:
         data, decoder, loading = path.read_bytes(), Decoder(), Loading()
         for header, position in read_headers(data):
             loading.feed(decoder.read(data[position : position + header.size]))
-        context.coordinator.take_over(loading, context.now)
+        context.coordinator.start(loading, context.now)
     return context
 
 

@@ -10,7 +10,6 @@ from tests.coordinator.member import Member, Members, assign
 from tests.coordinator.requests import start_commit, start_leave
 
 from kohort.broker.coordinator.effects import (
-    CommandResult,
     CommitResult,
     DeleteGroupResult,
     DeleteOffsetsResult,
@@ -40,6 +39,7 @@ from kohort.broker.coordinator.events import (
     Unmute,
 )
 from kohort.broker.coordinator.state import GroupState
+from kohort.broker.runtime.effects import CommandResult
 from kohort.protocol.errors import ErrorCode
 
 

@@ -16,9 +16,6 @@ from tests.coordinator.invariants import Invariants
 from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
-    Append,
-    Arm,
-    Disarm,
     Effect,
     Forget,
     GroupRecord,
@@ -27,26 +24,17 @@ from kohort.broker.coordinator.effects import (
     OffsetRecord,
     Record,
     Replies,
-    Reply,
     completed,
 )
-from kohort.broker.coordinator.events import (
-    Appended,
-    AppendFailed,
-    CommitOffsets,
-    Event,
-    Expired,
-    Heartbeat,
-    Join,
-    Sync,
-    TimerKey,
-)
+from kohort.broker.coordinator.events import CommitOffsets, Event, Heartbeat, Join, Sync
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.offsets import COMMITTED
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.render import render
 from kohort.broker.notice import Client, Notice
+from kohort.broker.runtime.effects import Append, Arm, Disarm, Reply
+from kohort.broker.runtime.events import Appended, AppendFailed, Expired, TimerKey
 from kohort.protocol.errors import ErrorCode
 
 R = TypeVar("R")
@@ -136,7 +124,7 @@ class Driver:
         # Set when group.max.size is lowered while groups are in use.
         self._is_lowered = False
         self._order = itertools.count()
-        self._perform(self.coordinator.start(self.now))
+        self._perform(self.coordinator.start(Loading(), self.now))
 
     def _new_coordinator(self) -> Coordinator:
         settings = GroupSettings(**self._settings)
@@ -174,8 +162,7 @@ class Driver:
         self.coordinator = coordinator = self._new_coordinator()
         self.timers.clear()
         self.waiting.clear()
-        effects = coordinator.start(self.now)
-        effects += coordinator.take_over(read_log(self.records), self.now)
+        effects = coordinator.start(read_log(self.records), self.now)
         self.invariants.check_loaded(coordinator)
         self._perform(effects)
         self._fire(self.now)

@@ -20,9 +20,9 @@ from kohort.broker.coordinator.effects import (
     Record,
     TransactionEnd,
 )
-from kohort.broker.coordinator.events import TimerKey
 from kohort.broker.coordinator.group import Group, Pending
 from kohort.broker.coordinator.load import Found, Loading
+from kohort.broker.runtime.events import TimerKey
 
 _Key = tuple[str, str, int]
 """Group, topic, partition."""

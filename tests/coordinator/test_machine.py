@@ -21,8 +21,8 @@ from tests.coordinator.context import Context
 from tests.coordinator.driver import Pending, R
 from tests.coordinator.member import Member, dealt, subscribed
 
-from kohort.broker.coordinator.effects import Append
 from kohort.broker.coordinator.events import Event, Join, Sync, TopicsDeleted
+from kohort.broker.runtime.effects import Append
 from kohort.protocol.consumer import decode_assignment
 
 LONGEST_REBALANCE_MS = 8_000

@@ -132,7 +132,7 @@ def unchecked_epochs() -> None:
                 event = replace(event, producer_epoch=epoch)
         return handle(self, event, now)
 
-    TransactionCoordinator.handle = handle_all  # type: ignore[method-assign]  # on purpose
+    TransactionCoordinator.handle = handle_all  # type: ignore[method-assign, assignment]  # on purpose
 
 
 BUGS: dict[str, Callable[[], None]] = {

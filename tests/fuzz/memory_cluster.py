@@ -282,7 +282,7 @@ class World:
     async def settle(self) -> None:
         """Runs the loop until long work is done; then checks the invariants."""
         await self._turn(waits=not self._is_hasty)
-        if not self.cluster.shards.loader.is_busy:
+        if not self.cluster.loader.is_busy:
             # A log must not change while it is being loaded.
             self._clean_on()
         self.check()

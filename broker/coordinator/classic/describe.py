@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.broker.coordinator.appends import Appends, committed_group
+from kohort.broker.coordinator.appends import GroupAppends, committed_group
 from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.effects import DescribeGroupResult
 from kohort.broker.coordinator.events import DescribeGroup
@@ -12,7 +12,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 def describe(
-    appends: Appends, groups: Groups, event: DescribeGroup
+    appends: GroupAppends, groups: Groups, event: DescribeGroup
 ) -> DescribeGroupResult:
     """One group; an unknown one is Dead, without an error.
 

@@ -17,13 +17,8 @@ from kohort.broker.coordinator.effects import (
     MemberRows,
     SyncResult,
 )
-from kohort.broker.coordinator.events import (
-    CommitInTransaction,
-    CommitOffsets,
-    TimerKey,
-)
+from kohort.broker.coordinator.events import CommitInTransaction, CommitOffsets
 from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.java_hash import buckets_for, spread
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -33,6 +28,8 @@ from kohort.broker.coordinator.state import (
     GroupState,
 )
 from kohort.broker.notice import Client
+from kohort.broker.runtime.events import TimerKey
+from kohort.broker.runtime.java_hash import buckets_for, spread
 from kohort.protocol.consumer import PROTOCOL_TYPE, Subscription
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError, codec

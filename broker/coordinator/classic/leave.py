@@ -8,7 +8,7 @@ from kohort.broker.coordinator.classic.group import ClassicGroup, find
 from kohort.broker.coordinator.classic.member import NEVER, Member
 from kohort.broker.coordinator.classic.removal import remove, remove_pending
 from kohort.broker.coordinator.effects import LeaveResult
-from kohort.broker.coordinator.events import Credited, Leave, LeavingMember, TimerKey
+from kohort.broker.coordinator.events import Credited, Leave, LeavingMember
 from kohort.broker.coordinator.room import Groups
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
@@ -18,6 +18,7 @@ from kohort.broker.coordinator.state import (
 )
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Who
+from kohort.broker.runtime.events import TimerKey
 from kohort.protocol.errors import ErrorCode
 
 _MUTED = "a test had muted it"

@@ -19,7 +19,7 @@ from kohort.broker.coordinator.classic.cause import Cause
 from kohort.broker.coordinator.classic.group import ClassicGroup, find
 from kohort.broker.coordinator.classic.member import Member
 from kohort.broker.coordinator.classic.removal import remove, remove_pending
-from kohort.broker.coordinator.effects import CommandResult, SyncResult
+from kohort.broker.coordinator.effects import SyncResult
 from kohort.broker.coordinator.events import (
     Command,
     Expire,
@@ -43,6 +43,7 @@ from kohort.broker.coordinator.state import (
 )
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Who
+from kohort.broker.runtime.effects import CommandResult
 from kohort.protocol.errors import ErrorCode
 
 _DONE = CommandResult()

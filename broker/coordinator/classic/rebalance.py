@@ -13,7 +13,6 @@ from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.member import Member
 from kohort.broker.coordinator.classic.removal import remove
 from kohort.broker.coordinator.effects import MemberRows, SyncResult
-from kohort.broker.coordinator.events import TimerKey
 from kohort.broker.coordinator.notices import group_state
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
@@ -22,6 +21,7 @@ from kohort.broker.coordinator.state import (
 )
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Who
+from kohort.broker.runtime.events import TimerKey
 from kohort.protocol.errors import ErrorCode
 
 _SHORTEST_RETRY_MS = 10

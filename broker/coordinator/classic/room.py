@@ -36,7 +36,8 @@ from kohort.broker.coordinator.events import (
     TriggerRebalance,
     Unmute,
 )
-from kohort.broker.coordinator.room import Completion, Room, ShortWay
+from kohort.broker.coordinator.room import Room, ShortWay
+from kohort.broker.runtime.machine import Completion
 
 
 def classic_room(new_member_id: Callable[[str], str], *, heartbeats: bool) -> Room:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.member import Member
-from kohort.broker.coordinator.effects import Forget, JoinResult, Reply, SyncResult
+from kohort.broker.coordinator.effects import Forget, JoinResult, SyncResult
 from kohort.broker.coordinator.turn import Turn
+from kohort.broker.runtime.effects import Reply
 from kohort.protocol.errors import ErrorCode
 
 
