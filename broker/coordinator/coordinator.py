@@ -1,47 +1,29 @@
 """The group coordinator: takes events one by one, and returns their effects.
 
-It decides as Apache Kafka 4.3 does for groups of the classic protocol. Ids of members
-come from `new_member_id`. `kohort.broker.runtime` has what all coordinators share.
+It decides as Apache Kafka 4.3 does. Ids of members come from `new_member_id`.
+`kohort.broker.runtime` has what all coordinators share.
 
-One rebalance through the files: ana, the leader, and ben are in a Stable group, and
-carl joins.
+Groups of every protocol have offsets, and are listed, deleted and loaded:
+`offsets`, `transactional_offsets`, `admin` and `load` see them as a `Group`. The rest
+is the room of a protocol, a folder. `classic` is the only one; it follows a rebalance
+through its files.
 
-1. carl's JoinGroup has no member id. `join._hand_out_id` makes carl a pending member
-   and answers MEMBER_ID_REQUIRED with the id (KIP-394).
-2. carl's JoinGroup has that id. `join._add_member` adds carl to the group;
-   `rebalance.prepare` takes the group to PreparingRebalance and arms the timer
-   ("join", group) for the longest rebalance timeout. carl's join waits.
-3. Heartbeats of ana and ben are answered REBALANCE_IN_PROGRESS from now on, so they
-   join again. `join._rejoin` lets their joins wait, too.
-4. The last join comes, or the timer fires: `rebalance.complete_join` ends the join
-   phase. It removes members that are late (`removal.remove`), ensures that the leader
-   has joined (`Group.elect_leader`), starts the generation, chooses its protocol
-   (`Group.next_generation`: CompletingRebalance), and answers all joins. The leader's
-   answer lists the members. The timer ("sync", group) is armed.
-5. SyncGroups of ben and carl wait in `sync.sync`. ana's brings the assignments:
-   `sync.store_assignments` appends the group's record. When the log has it
-   (`appends`), `sync.assigned` makes the group Stable and answers all syncs. A
-   SyncGroup that comes later is answered at once.
-6. A member whose SyncGroup does not come before the timer fires is removed
-   (`rebalance.sync_expired`), and the next rebalance starts.
-
-A rebalance also starts when members leave or their sessions expire (`leave`), when a
-static member is replaced (`static`), or when a loaded group has too many members
-(`load`). In an Empty group it starts with initial windows in place of step 3
-(`rebalance`, KIP-134).
-
-Each event has one `Turn`, which collects its effects: appends and timers, then notices
-for listeners (`notices`), then replies. The most frequent events do without:
-heartbeats, commits, and joins and syncs that only wait. The driver tries `hear`,
-`prepare_commit`, `wait_to_join` and `wait_to_sync` before `handle`.
-
-`state` has the table of states.
+1. A room declares its events, timers, steps that wait for the log, and records
+   (`Room`). `Coordinator` adds them to its own tables; no other module imports a room.
+2. `Coordinator.handle` finds the function of an event in `_handlers`. An `Expired`
+   goes on to that of its timer, if the group still exists. An `Appended` finishes the
+   step that waited for it, an `AppendFailed` undoes it.
+3. Each event has one `Turn`, which collects its effects: appends and timers, then
+   notices for listeners (`notices`), then replies.
+4. The most frequent events do without a turn: heartbeats, commits, and joins and syncs
+   that only wait. The driver tries `prepare_commit` and the `short_ways` of the rooms
+   before `handle`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from types import MethodType
 from typing import Any, Final, Literal
 
 from kohort.broker.coordinator import (
@@ -104,6 +86,7 @@ class Coordinator(Machine[Group, Turn, Loading]):
             effect from the next event on.
         groups: by group id.
         transactions: the open transactions with offsets of its groups.
+        short_ways: by type, the short ways of events; see `room.ShortWay`.
     """
 
     appends: GroupAppends
@@ -150,18 +133,20 @@ class Coordinator(Machine[Group, Turn, Loading]):
         self._completions[Changed] = Completion(offsets.buried, self._take_back)
         self._restore: dict[type, Restore] = {}
         for room in rooms:
-            self._handlers |= {
-                kind: self._in_turn(act) for kind, act in room.changes.items()
-            }
-            self._handlers |= {
-                kind: self._answered_by(ask) for kind, ask in room.questions.items()
-            }
-            self.short_ways |= {
-                kind: partial(way, self) for kind, way in room.short_ways.items()
-            }
-            self._timers |= room.timers
-            self._completions |= room.completions
-            self._restore |= room.records
+            self._open(room)
+
+    def _open(self, room: Room) -> None:
+        """Adds the declarations of a room to the coordinator's tables."""
+        for kind, act in room.changes.items():
+            self._handlers[kind] = self._in_turn(act)
+        for kind, ask in room.questions.items():
+            self._handlers[kind] = self._answered_by(ask)
+        for kind, way in room.short_ways.items():
+            # A partial function would cost a heartbeat 1 %.
+            self.short_ways[kind] = MethodType(way, self)
+        self._timers |= room.timers
+        self._completions |= room.completions
+        self._restore |= room.records
 
     def unload(self) -> list[Reply]:
         """Ends the coordinator; requests that wait in a group are refused, too."""

@@ -130,10 +130,6 @@ class Group(ABC):
         """
 
     @abstractmethod
-    def subscribed_topics(self) -> frozenset[str] | None:
-        """All topics that members subscribe to; None if unknown."""
-
-    @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:
         """Returns whether members consume a topic; True if that is unknown."""
 
