@@ -299,12 +299,14 @@ class Coordinator:
     def hear(self, event: Heartbeat, now: float) -> HeartbeatResult | None:
         """Handles a heartbeat that only keeps its member alive, as nearly all."""
         group = self.groups.get(event.group_id)
+        if group is None or self.appends.waiting or self._makes_heartbeat_notices:
+            return None
+        member = group.members.get(event.member_id)
         if (
-            group is None
-            or self.appends.waiting
-            or self._makes_heartbeat_notices
-            or self._heartbeat_error(group, event)
-            or not group.members[event.member_id].stay_alive(now)
+            member is None
+            or event.generation_id != group.generation_id
+            or event.group_instance_id not in (None, member.group_instance_id)
+            or not member.stay_alive(now)
         ):
             return None
         if group.waits:
