@@ -199,7 +199,7 @@ class Coordinator(Machine[Group, Turn, Loading]):
             The group: the caller writes the records, and calls `finish_commit`.
         """
         group = self.groups.get(event.group_id)
-        if self.appends.waiting or not offsets.only_stores(group, event, self.settings):
+        if self.appends.waiting or not offsets.only_stores(group, event):
             return None
         return group if group.hear_commit(event.member_id, now) else None
 
@@ -217,7 +217,6 @@ class Coordinator(Machine[Group, Turn, Loading]):
             offsets.keys_of(wanted),
             wanted.offsets,
             wanted.leader_epochs,
-            wanted.metadata,
             commit_ms,
         )
         if not self.listening:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kohort.broker import telemetry
 from kohort.broker.clock import ns
-from kohort.broker.coordinator.effects import CommitRecords
 from kohort.broker.coordinator.events import (
     CommitInTransaction,
     Offsets,
@@ -37,18 +36,12 @@ class CommitLog(PartitionLog):
         self._encoder = encoder
 
     def write_commit(self, group_id: str, offsets: Offsets, now_ms: int) -> bool:
-        """Writes a commit without a retention time; see `GroupLog`."""
-        encoder, partition = self._encoder, self._partition
-        is_plain = not any(offsets.metadata)
-        if encoder.codec or not is_plain:
-            records = CommitRecords(group_id, offsets, now_ms, -1, is_plain=is_plain)
-            batch = encoder.encode(records, now_ms)
-            if len(batch) > self.largest:
-                return False
-            partition.append_own(batch, now_ms=now_ms)
-            return True
+        """Writes a commit without metadata and retention time; see `GroupLog`."""
+        encoder = self._encoder
+        if encoder.codec:
+            return False
         body = encoder.framed_commit(group_id, offsets, now_ms)
-        return partition.append_framed(body, len(offsets.partitions), now_ms)
+        return self._partition.append_framed(body, len(offsets.partitions), now_ms)
 
 
 class GroupShard(Shard[GroupDriver]):

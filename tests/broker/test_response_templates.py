@@ -43,7 +43,7 @@ def filled(handler: Any, api: Any, version: int, replies: Replies) -> list[Any]:
     form = ResponseFormat(api, version, handler.template)
     found = []
     for number, value in enumerate(replies.values):
-        answer = form.template(replies.result).filled(value)
+        answer = form.new_template(replies.result).filled(value)
         message = form.decoded(answer)
         assert form.frame(number, message) == form.framed(number, [answer])
         found.append(message)

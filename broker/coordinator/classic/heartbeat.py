@@ -20,11 +20,14 @@ def hear(
 ) -> HeartbeatResult | None:
     """Handles a heartbeat that only keeps its member alive."""
     group = coordinator.groups.get(event.group_id)
+    if type(group) is not ClassicGroup or coordinator.appends.waiting:
+        return None
+    member = group.members.get(event.member_id)
     if (
-        type(group) is not ClassicGroup
-        or coordinator.appends.waiting
-        or _validate(group, event)
-        or not group.members[event.member_id].stay_alive(now)
+        member is None
+        or event.generation_id != group.generation_id
+        or event.group_instance_id not in (None, member.group_instance_id)
+        or not member.stay_alive(now)
     ):
         return None
     if group.waits:
