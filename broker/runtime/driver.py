@@ -143,16 +143,19 @@ class Driver(Generic[M]):
 
     def submit(self, event: Any) -> None:
         """Hands an event to the coordinator and performs its effects."""
-        self._now = now = self._clock.now()
+        now = self._clock.now()
         try_now = self._try_now.get(type(event))
         if try_now is not None:
             result = try_now(event, now)
+            if result is True:
+                return
             if result is not None:
                 if type(result) is Notice:
                     self._publish(result, now)
-                elif result is not True:
+                else:
                     event.token.answer(result)
                 return
+        self._now = now
         effects = self.coordinator.handle(event, now)
         if effects:
             self._run(effects)
