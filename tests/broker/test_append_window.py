@@ -163,16 +163,6 @@ def test_offsets_of_a_deleted_topic_go_in_several_batches() -> None:
     assert not any(g.offsets for g in scene.driver.coordinator.groups.values())
 
 
-def test_a_log_that_cannot_be_written_loses_the_rest() -> None:
-    """The batches before the failure are written and answered."""
-    scene = Scene()
-    answered = scene.commit("g")
-    scene.log.is_full = True
-    waiting = scene.commit("h")
-    assert scene.lost == 1
-    assert (answered.answered, waiting.answered) == (True, False)
-
-
 @pytest.mark.parametrize("linger_ms", [-1, 5])
 def test_both_ways_of_a_commit(linger_ms: int) -> None:
     """Written at once or after a linger, it has the same bytes, notices and results."""
