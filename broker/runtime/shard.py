@@ -58,6 +58,10 @@ class PartitionLog:
 class Kind(Protocol):
     """The declaration of a coordinator: `kohort.broker.runtime.shards.Shards`."""
 
+    @property
+    def noun(self) -> str:
+        """What its ids name, in a sentence."""
+
     def begin(self) -> Any:
         """Returns a `Loading` before any record is read."""
 
@@ -150,7 +154,8 @@ class Shard(Generic[D]):
         """The reason why it accepts no commands, in one sentence; None if it does."""
         if self.driver is not None:
             return None
-        return f"it has no coordinator now: its shard is {self.state}"
+        noun = self._kind.noun
+        return f"the {noun} has no coordinator now: its shard is {self.state}"
 
     def lead(self, node_id: int, cause: str = "moved") -> None:
         """Sets the leader of the partition; `NO_NODE` for none.

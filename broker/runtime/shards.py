@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from kohort.broker.log.store import StorageError
 from kohort.broker.runtime.effects import CommandResult
@@ -37,6 +37,9 @@ class Shards(ABC, Generic[S]):
         refuses_first: whether the first FindCoordinator fails, as in a new cluster of
             Kafka; see `kohort.broker.shards.first_use`.
     """
+
+    noun: ClassVar[str]
+    """What the ids name, in a sentence: a group."""
 
     def __init__(
         self,

@@ -60,6 +60,7 @@ class GroupShards(Shards["GroupShard"]):
         disconnections: members whose connections were closed.
     """
 
+    noun = "group"
     refuses_first = False
 
     def __init__(

@@ -45,6 +45,8 @@ class TransactionShards(Shards["Shard[TransactionDriver]"]):
         holds: the state in which a transaction is held, by id.
     """
 
+    noun = "id"
+
     def __init__(
         self,
         settings: TransactionSettings,

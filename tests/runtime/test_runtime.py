@@ -157,6 +157,8 @@ def read(batch: Buffer) -> Iterator[list[Record]]:
 class CounterShards(Shards[Shard[Driver[Counters]]]):
     """The declaration."""
 
+    noun = "counter"
+
     def new_shard(self, index: int, partition: Partition) -> Shard[Driver[Counters]]:
         """The shard of a partition."""
         return Shard(index, partition, self._runtime, self)
@@ -292,7 +294,9 @@ def test_without_a_leader(scene: Scene) -> None:
     scene.shard.lead(NO_NODE)
     command: Pending[CommandResult] = Pending("reset")
     scene.shards.command(Reset(command, "a"))
-    assert "unloaded" in str(command.result.refusal)
+    assert command.result.refusal == (
+        "the counter has no coordinator now: its shard is unloaded"
+    )
 
 
 def test_timers_and_checks(scene: Scene) -> None:
