@@ -510,7 +510,8 @@ class Connection(asyncio.Protocol):
         ):
             return False
         self._current = request
-        request.begin_again(correlation_id, now)
+        request.correlation_id = correlation_id
+        request.started = now
         try:
             self.node.submit_group_event(event)
         except Exception as error:  # noqa: BLE001 - the connection ends by it

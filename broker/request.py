@@ -133,13 +133,11 @@ class ResponseFormat:
             return replace(response, throttle_time_ms=wait_ms)
         return response
 
-    def template(self, result: Any) -> Template:
-        """The template of the responses to a `Replies` with this result."""
-        latest, template = self.latest
-        if template is None or latest != result:
-            assert self._template is not None
-            template = self._template(self.api, self.version, result)
-            self.latest = result, template
+    def new_template(self, result: Any) -> Template:
+        """Makes the template of the responses to a `Replies` with this result."""
+        assert self._template is not None
+        template = self._template(self.api, self.version, result)
+        self.latest = result, template
         return template
 
     def size_of(self, response: Any) -> int:
@@ -252,10 +250,10 @@ class Request:
     Args:
         response_format: the encoding of its response.
         respond: converts a coordinator's result to the response.
-        correlation_id: from the header.
-        client: see below, as for the rest.
+        correlation_id: see below, as for the rest.
 
     Attributes:
+        correlation_id: from the header; if the client repeats the request, the latest.
         message: the decoded body; of a long request, first its `UndecodedBody`.
         version: its version.
         client: the sender; its id, from the header, is empty if it was null.
@@ -268,11 +266,11 @@ class Request:
     """
 
     __slots__ = (
-        "_correlation_id",
         "_format",
         "_respond",
         "abandon",
         "client",
+        "correlation_id",
         "message",
         "node",
         "peer",
@@ -296,7 +294,7 @@ class Request:
     ) -> None:
         self._format = response_format
         self._respond = respond
-        self._correlation_id = correlation_id
+        self.correlation_id = correlation_id
         self.client = client
         self.message = message
         self.version = response_format.version
@@ -306,11 +304,6 @@ class Request:
         self.started = started
         self.size = size
         self.throttle_ms = 0
-
-    def begin_again(self, correlation_id: int, now: float) -> None:
-        """Begins again: the client has sent the same request once more."""
-        self._correlation_id = correlation_id
-        self.started = now
 
     @property
     def api(self) -> Api:
@@ -331,8 +324,8 @@ class Request:
         """
         try:
             known, template = self._format.latest
-            if template is None or known is not result:
-                template = self._format.template(result)
+            if template is None or known != result:
+                template = self._format.new_template(result)
             self.finish(template.filled(value))
         except Exception as error:  # noqa: BLE001 - see `_not_answered`
             self._not_answered(error)
@@ -406,13 +399,13 @@ class Request:
         parts: list[Buffer]
         if type(answer) is bytes:
             size = form.head_size + len(answer)
-            parts = [form.head(size, self._correlation_id) + answer]
+            parts = [form.head(size, self.correlation_id) + answer]
         elif type(answer) is Encoded:
-            parts = form.framed(self._correlation_id, answer.parts)
+            parts = form.framed(self.correlation_id, answer.parts)
         elif answer is None:
             parts = []
         else:
-            parts = form.frame(self._correlation_id, self._numbered(answer))
+            parts = form.frame(self.correlation_id, self._numbered(answer))
         if is_under_plan or node.counters is not None:
             self._count(_errors(answer))
         self.peer.send(self, parts)
@@ -442,7 +435,7 @@ class Request:
         if self.is_under_plan or node.cluster.quotas.is_used:
             response = self._changed(response)
         parts = yield from self._format.frame_in_pieces(
-            self._correlation_id, self._numbered(response), node.cluster.unread
+            self.correlation_id, self._numbered(response), node.cluster.unread
         )
         if self.is_under_plan or node.counters is not None:
             self._count((yield from errors_in_pieces(response)))

@@ -530,7 +530,7 @@ class FaultyRequest(Request):
         return Request(
             self._format,
             self._respond,
-            self._correlation_id,
+            self.correlation_id,
             self.client,
             self.message,
             self.node,
