@@ -40,6 +40,8 @@ SLICE: Final = 500
 """Partitions looked up between two checks whether a piece is full."""
 ROW_COST: Final = 2
 """Cost of looking up one partition, as `Pace` counts."""
+_MOST_TEXT: Final = 0x7FFF
+"""Maximum bytes of metadata in the log."""
 _SIZED_COST: Final = 1
 """Cost of counting the bytes of one offset."""
 
@@ -185,28 +187,24 @@ class Found(Generic[T, P]):
         return answers
 
 
-def may_be_too_large(request: Request, count: int, *, has_texts: bool = True) -> bool:
-    """Returns whether this many offsets of maximum size would be too large.
-
-    Args:
-        request: the commit.
-        count: the number of offsets.
-        has_texts: whether they may have metadata.
-    """
-    longest = 0
-    if has_texts:
+def may_be_too_large(request: Request, offsets: Offsets) -> bool:
+    """Returns whether a commit of offsets of maximum size would be too large."""
+    cluster = request.node.cluster
+    count, largest = len(offsets.partitions), largest_batch(cluster.topics)
+    most = LARGEST_FRAME + 4 * len(request.message.group_id) + MOST_NAME
+    if count * (most + _MOST_TEXT) <= largest:
+        return False
+    if any(offsets.metadata):
         # Longer metadata is never written to the log.
-        longest = request.node.cluster.config["offset.metadata.max.bytes"]
-    group_id = request.message.group_id
-    most = LARGEST_FRAME + 4 * len(group_id) + MOST_NAME + 4 * longest
-    return count * most > largest_batch(request.node.cluster.topics)
+        most += 4 * cluster.config["offset.metadata.max.bytes"]
+    return count * most > largest
 
 
 def is_too_large(
     request: Request, found: Found[T, P], pace: Pace, *, has_expiry: bool
 ) -> Generator[None, None, bool]:
     """Returns whether the log refuses these offsets, which go into one batch."""
-    if not may_be_too_large(request, found.count):
+    if not may_be_too_large(request, found.offsets):
         return False
     longest = request.node.cluster.config["offset.metadata.max.bytes"]
     size = BatchSize(request.message.group_id, has_expiry=has_expiry)

@@ -70,9 +70,7 @@ def handle(request: Request) -> Work | None:
         offsets = _repeated(topics, request.version, message.topics)
     else:
         offsets = _all_known(topics, request.version, message.topics)
-    if offsets is None or may_be_too_large(
-        request, len(offsets), has_texts=any(offsets.metadata)
-    ):
+    if offsets is None or may_be_too_large(request, offsets):
         return _in_pieces(request)
     request.node.submit_group_event(_commit(request, request, offsets))
     return None
@@ -97,30 +95,28 @@ _LOG_END = attrgetter("log_end_offset")
 
 def _repeated(topics: Topics, version: int, wanted: RepeatedTopics) -> Offsets | None:
     """The offsets of a repeated commit; None if `_all_known` returns None."""
-    kept = _kept(topics, version, wanted)
+    kept: _Kept | None = wanted.layout.kept
+    by_id = topics.by_id
+    for topic in () if kept is None else kept.topics:
+        if by_id.get(topic.id) is not topic:
+            kept = None
     if kept is None:
-        return None
+        offsets = _all_known(topics, version, wanted)
+        if offsets is not None:
+            wanted.layout.kept = _constants(topics, version, wanted, offsets)
+        return offsets
     _, logs, names, partitions, epochs, metadata, _ = kept
     ends = tuple(map(_LOG_END, logs))
     return Offsets(names, partitions, wanted.offsets, epochs, metadata, ends)
 
 
-def _kept(topics: Topics, version: int, wanted: RepeatedTopics) -> _Kept | None:
-    """The constant part of a repeated commit; None if `_all_known` returns None."""
-    kept: _Kept | None = wanted.layout.kept
-    if kept is not None:
-        by_id = topics.by_id
-        for topic in kept.topics:
-            if by_id.get(topic.id) is not topic:
-                break
-        else:
-            return kept
-    offsets = _all_known(topics, version, wanted)
-    if offsets is None:
-        return None
+def _constants(
+    topics: Topics, version: int, wanted: RepeatedTopics, offsets: Offsets
+) -> _Kept:
+    """The part of a commit of known partitions to keep."""
     found = [topics.by_name[name] for name in dict.fromkeys(offsets.topics)]
     rows = zip(offsets.topics, offsets.partitions, strict=True)
-    kept = wanted.layout.kept = _Kept(
+    return _Kept(
         tuple(found),
         tuple([topics.by_name[name].partitions[index] for name, index in rows]),
         offsets.topics,
@@ -129,7 +125,6 @@ def _kept(topics: Topics, version: int, wanted: RepeatedTopics) -> _Kept | None:
         offsets.metadata,
         _answer_for(version, ErrorCode.NONE, wanted),
     )
-    return kept
 
 
 def _all_known(
