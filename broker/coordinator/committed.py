@@ -21,10 +21,8 @@ OffsetEntry = tuple[int, int, str, int]
 MOST_UNSORTED: Final = 5_000
 """Offsets that wait to be sorted: that takes some 2 ms."""
 
-_Columns = tuple[
-    tuple[OffsetKey, ...], Sequence[int], Sequence[int], Sequence[str | None], int
-]
-"""Partitions, offsets, leader epochs, metadata, and the time of the commit."""
+_Columns = tuple[tuple[OffsetKey, ...], Sequence[int], Sequence[int], int]
+"""Partitions, offsets, leader epochs, and the time of the commit."""
 
 
 class CommittedOffsets:
@@ -56,17 +54,15 @@ class CommittedOffsets:
         keys: tuple[OffsetKey, ...],
         offsets: Sequence[int],
         leader_epochs: Sequence[int],
-        metadata: Sequence[str | None],
         commit_ms: int,
     ) -> None:
-        """Stores the offsets of a commit.
+        """Stores the offsets of a commit without metadata.
 
         Args:
             keys: the partitions: the same object as in the last commit of the same
                 partitions, or else this costs more.
             offsets: their offsets.
             leader_epochs: their leader epochs.
-            metadata: their metadata.
             commit_ms: the time of the commit, ms since the epoch.
         """
         unsorted, identity = self._unsorted, id(keys)
@@ -75,14 +71,13 @@ class CommittedOffsets:
             if self._unsorted_count > MOST_UNSORTED:
                 self._sort()
                 self._unsorted_count = len(keys)
-        unsorted[identity] = keys, offsets, leader_epochs, metadata, commit_ms
+        unsorted[identity] = keys, offsets, leader_epochs, commit_ms
 
     def _sort(self) -> None:
         by_key = self._sorted
-        for keys, offsets, epochs, metadata, commit_ms in self._unsorted.values():
-            texts = [text or "" for text in metadata]
-            times = repeat(commit_ms, len(keys))
-            rows = zip(offsets, epochs, texts, times, strict=True)
+        for keys, offsets, epochs, commit_ms in self._unsorted.values():
+            ends = repeat("", len(keys)), repeat(commit_ms, len(keys))
+            rows = zip(offsets, epochs, *ends, strict=True)
             by_key.update(zip(keys, rows, strict=True))
         self._unsorted.clear()
         self._unsorted_count = 0

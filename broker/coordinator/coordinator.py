@@ -331,7 +331,7 @@ class Coordinator:
             The group: the caller writes the records, and calls `finish_commit`.
         """
         group = self.groups.get(event.group_id)
-        if self.appends.waiting or not offsets.only_stores(group, event, self.settings):
+        if self.appends.waiting or not offsets.only_stores(group, event):
             return None
         member = group.members.get(event.member_id)
         if member is not None and not member.is_muted and not member.stay_alive(now):
@@ -352,7 +352,6 @@ class Coordinator:
             offsets.keys_of(wanted),
             wanted.offsets,
             wanted.leader_epochs,
-            wanted.metadata,
             commit_ms,
         )
         if not self.listening:

@@ -122,10 +122,11 @@ def _told(
     return [notices.offsets_committed(group, who, event.offsets)]
 
 
-def only_stores(
-    group: Group | None, event: CommitOffsets, settings: GroupSettings
-) -> TypeGuard[Group]:
-    """Returns whether a commit changes only offsets of a group that exists."""
+def only_stores(group: Group | None, event: CommitOffsets) -> TypeGuard[Group]:
+    """Returns whether a commit changes only offsets of a group that exists.
+
+    Not if it has metadata, as few have: that of Kafka Streams is the exception.
+    """
     wanted = event.offsets
     return (
         group is not None
@@ -134,9 +135,7 @@ def only_stores(
         and event.retention_ms == -1
         and len(wanted.partitions) > 0
         and not _validate(group, event)
-        and (
-            not any(wanted.metadata) or without_too_long(settings, wanted)[0] is wanted
-        )
+        and not any(wanted.metadata)
     )
 
 

@@ -114,7 +114,7 @@ class GroupLog(Protocol):
         """
 
     def write_commit(self, group_id: str, offsets: Offsets, now_ms: int) -> bool:
-        """Writes a commit without a retention time.
+        """Writes a commit without metadata and retention time.
 
         Args:
             group_id: the group.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, ns
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import CommitRecords, Reply, Written
+from kohort.broker.coordinator.effects import Reply, Written
 from kohort.broker.coordinator.events import (
     CommitInTransaction,
     Offsets,
@@ -52,17 +52,11 @@ class _PartitionLog:
         assert not error, "`Shard.commit_in_transaction` has checked it"
 
     def write_commit(self, group_id: str, offsets: Offsets, now_ms: int) -> bool:
-        encoder, partition = self._encoder, self._partition
-        is_plain = not any(offsets.metadata)
-        if encoder.codec or not is_plain:
-            records = CommitRecords(group_id, offsets, now_ms, -1, is_plain=is_plain)
-            batch = encoder.encode(records, now_ms)
-            if len(batch) > self.largest:
-                return False
-            partition.append_own(batch, now_ms=now_ms)
-            return True
+        encoder = self._encoder
+        if encoder.codec:
+            return False
         body = encoder.framed_commit(group_id, offsets, now_ms)
-        return partition.append_framed(body, len(offsets.partitions), now_ms)
+        return self._partition.append_framed(body, len(offsets.partitions), now_ms)
 
 
 class Shard(LedPartition[GroupDriver, Loading]):

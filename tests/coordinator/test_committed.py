@@ -26,10 +26,9 @@ def test_the_latest_commit_of_a_partition_counts(
     committed, plain = CommittedOffsets(), dict[OffsetKey, OffsetEntry]()
     for time, (keys, offset, reads) in enumerate(commits):
         offsets = range(offset, offset + len(keys))
-        texts = (None,) * len(keys) if offset else ("text",) * len(keys)
-        committed.put(keys, offsets, (7,) * len(keys), texts, time)
-        for key, each, text in zip(keys, offsets, texts, strict=True):
-            plain[key] = each, 7, text or "", time
+        committed.put(keys, offsets, (7,) * len(keys), time)
+        for key, each in zip(keys, offsets, strict=True):
+            plain[key] = each, 7, "", time
         if not reads:
             assert committed.read() == plain
     assert committed.read() == plain
@@ -41,7 +40,7 @@ def test_many_different_commits() -> None:
     count = MOST_UNSORTED // 50
     for number in range(count):
         keys = tuple(("t", number * 100 + p) for p in range(100))
-        committed.put(keys, (number,) * 100, (-1,) * 100, ("",) * 100, 0)
+        committed.put(keys, (number,) * 100, (-1,) * 100, 0)
     found = committed.read()
     assert len(found) == count * 100
     assert found["t", 100] == (1, -1, "", 0)
@@ -50,6 +49,6 @@ def test_many_different_commits() -> None:
 def test_offsets_of_a_loaded_group() -> None:
     """They take the place of all others."""
     committed = CommittedOffsets()
-    committed.put((("t", 0),), (1,), (-1,), ("",), 0)
+    committed.put((("t", 0),), (1,), (-1,), 0)
     committed.replace({("t", 1): (2, -1, "", 0)})
     assert committed.read() == {("t", 1): (2, -1, "", 0)}
