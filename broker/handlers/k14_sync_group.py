@@ -26,18 +26,18 @@ def handle(request: Request) -> Work | None:
     request.node.note_sync(
         request.client.connection or 0, message.group_id, message.member_id
     )
-    if len(message.assignments) > MOST:
-        request.finish(SyncGroupResponse(0, ErrorCode.INVALID_REQUEST))
-        return None
-    if len(message.assignments) > _SLICE:
-        return _in_parts(request)
-    _submit(request, [(a.member_id, a.assignment) for a in message.assignments])
+    if message.assignments:
+        return _with_assignments(request)
+    _submit(request, ())
     return None
 
 
-def _in_parts(request: Request) -> Work:
-    """Reads very many assignments, some at a time."""
+def _with_assignments(request: Request) -> Work:
+    """Reads the leader's assignments, some at a time."""
     message: SyncGroupRequest = request.message
+    if len(message.assignments) > MOST:
+        request.finish(SyncGroupResponse(0, ErrorCode.INVALID_REQUEST))
+        return
     assignments: list[tuple[str, bytes]] = []
     for start in range(0, len(message.assignments), _SLICE):
         if start:
