@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from kohort.broker.coordinator.effects import CommitResult
 from kohort.broker.coordinator.events import (
@@ -25,7 +25,6 @@ from kohort.broker.handlers.commits import (
 from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import Pace, Work, map_in_pieces
 from kohort.broker.request import Request
-from kohort.broker.template import Encoded, with_error
 from kohort.broker.topics.topic import Topic
 from kohort.broker.topics.topics import Topics
 from kohort.protocol.apis.k08_offset_commit import (
@@ -39,7 +38,6 @@ from kohort.protocol.apis.k08_offset_commit import (
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import BY_NAME
 from kohort.protocol.repeated import RepeatedTopics
-from kohort.protocol.row_cache import RowCache
 
 _Found = Found[OffsetCommitRequestTopic, OffsetCommitRequestPartition]
 _INDEX = attrgetter("partition_index")
@@ -54,11 +52,6 @@ _PUBLISHED_COST = 1
 """Cost of an event about one unknown partition."""
 _MOST_PUBLISHED = 1000
 """Unknown partitions in one event; a client rarely has one."""
-_ANSWERS: Final[RowCache[tuple[Any, ...], bytes | Encoded]] = RowCache()
-"""Encoded responses with the same error code for all partitions: by version, code, and
-name, id and partitions of each topic."""
-_NAME_PER_ROW = 32
-"""Characters of a topic's name that count as a row of a kept response."""
 _API = BY_NAME["OffsetCommit"]
 
 
@@ -86,7 +79,7 @@ class _Kept(NamedTuple):
     partitions: tuple[int, ...]
     leader_epochs: tuple[int, ...]
     metadata: tuple[str | None, ...]
-    answer: bytes | Encoded
+    answer: bytes
     """The response, without an error."""
 
 
@@ -123,7 +116,7 @@ def _constants(
         offsets.partitions,
         offsets.leader_epochs,
         offsets.metadata,
-        _answer_for(version, ErrorCode.NONE, wanted),
+        _API.response(version).encode(_response(ErrorCode.NONE, wanted)),
     )
 
 
@@ -172,31 +165,13 @@ def respond(request: Request, result: CommitResult) -> None:
     if kept is not None and not result.error_code:
         request.finish(kept.answer)
     else:
-        request.finish(_answer_for(request.version, result.error_code, topics))
+        request.finish(_response(result.error_code, topics))
 
 
-def _answer_for(
-    version: int, error_code: int, wanted: Sequence[OffsetCommitRequestTopic]
-) -> bytes | Encoded:
+def _response(
+    error_code: int, wanted: Sequence[OffsetCommitRequestTopic]
+) -> OffsetCommitResponse:
     """The response with the same error code for all partitions."""
-    key: list[Any] = [version, error_code]
-    rows = 0
-    for topic in wanted:
-        indexes = tuple(map(_INDEX, topic.partitions))
-        key += topic.name, topic.topic_id, indexes
-        rows += len(indexes) + len(topic.name) // _NAME_PER_ROW
-    answer = _ANSWERS.get((*key,))
-    if answer is None:
-        body = _body(version, error_code, wanted)
-        answer = with_error(body, error_code)
-        _ANSWERS.keep((*key,), answer, rows)
-    return answer
-
-
-def _body(
-    version: int, error_code: int, wanted: Sequence[OffsetCommitRequestTopic]
-) -> bytes:
-    """Encodes a response with the same error code for all partitions."""
     topics = [
         OffsetCommitResponseTopic(
             topic.name,
@@ -208,7 +183,7 @@ def _body(
         )
         for topic in wanted
     ]
-    return _API.response(version).encode(OffsetCommitResponse(0, topics))
+    return OffsetCommitResponse(0, topics)
 
 
 # -- many partitions, and unknown ones
