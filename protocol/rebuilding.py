@@ -110,7 +110,7 @@ def rebuild_in_pieces(
         base_timestamp = delete_horizon_ms
         attributes |= DELETE_HORIZON
     else:
-        base_timestamp = _time_at(header, data, spans[0][0])[0]
+        base_timestamp = time_at(header, data, spans[0][0])[0]
     body = bytearray()
     latest = -(2**63)
     work = 0
@@ -119,13 +119,11 @@ def rebuild_in_pieces(
         if work > _BYTES:
             work = 0
             yield
-        time, position = _time_at(header, data, start)
+        time, position = time_at(header, data, start)
         latest = max(latest, time)
         head = bytearray(1)
         put_varint(head, wrapped(time - base_timestamp))
-        put_varint(body, len(head) + stop - position)
-        body += head
-        body += data[position:stop]
+        put_record(body, head, data, position, stop)
     parts: list[bytes] = []
     for part in compression.compress_in_pieces(header.codec, body):
         parts.append(part)
@@ -135,13 +133,28 @@ def rebuild_in_pieces(
     return _with_records(header, attributes, base_timestamp, latest, len(spans), packed)
 
 
-def _time_at(header: BatchHeader, data: Buffer, start: int) -> tuple[int, int]:
-    """A record's time, and the position behind its field."""
+def time_at(header: BatchHeader, data: Buffer, start: int) -> tuple[int, int]:
+    """A record's time, and the position behind its field.
+
+    Args:
+        header: the batch's header.
+        data: its records, not compressed.
+        start: the record's start, after its size.
+    """
     delta, position = varint_at(data, start + 1)
     time = header.base_timestamp + delta
     if header.is_log_append_time:
         time = header.max_timestamp
     return wrapped(time), position
+
+
+def put_record(
+    body: bytearray, head: bytearray, data: Buffer, position: int, stop: int
+) -> None:
+    """Appends a record with another head; the rest of it is in `data`."""
+    put_varint(body, len(head) + stop - position)
+    body += head
+    body += data[position:stop]
 
 
 def empty_batch(header: BatchHeader) -> bytes:

@@ -13,6 +13,7 @@ from kohort.protocol import compression
 from kohort.protocol.compression import TooLargeError
 from kohort.protocol.fields import Buffer
 from kohort.protocol.messages import WireError
+from kohort.protocol.rebuilding import put_record, time_at
 from kohort.protocol.records import (
     HEADER_SIZE,
     NO_PRODUCER_EPOCH,
@@ -22,7 +23,7 @@ from kohort.protocol.records import (
     BatchHeader,
     sealed,
 )
-from kohort.protocol.varints import delta_at, put_varint, varint_at, wrapped
+from kohort.protocol.varints import delta_at, put_varint, varint_at
 
 _SOME: Final = 256
 """Records written at a time: half a millisecond."""
@@ -127,11 +128,8 @@ class _Records:
         self, body: bytearray, number: int, data: bytes, start: int, stop: int
     ) -> None:
         header = self._header
-        delta, position = varint_at(data, start + 1)
+        time, position = time_at(header, data, start)
         _, position = delta_at(data, position)
-        time = wrapped(header.base_timestamp + delta)
-        if header.is_log_append_time:
-            time = header.max_timestamp
         if time < NO_TIMESTAMP:
             raise UnfitError(f"a timestamp of {time}")
         if not number:
@@ -140,6 +138,4 @@ class _Records:
         head = bytearray(1)
         put_varint(head, time - self.base_timestamp)
         put_varint(head, number)
-        put_varint(body, len(head) + stop - position)
-        body += head
-        body += data[position:stop]
+        put_record(body, head, data, position, stop)

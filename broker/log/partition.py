@@ -7,7 +7,6 @@ stable offset lies before it while a transaction is open: there the oldest one b
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 from kohort.broker.log.ended_transactions import AbortedTransaction, EndMarker
@@ -32,10 +31,6 @@ from kohort.protocol.records import BatchError, BatchHeader
 from kohort.protocol.slotted import replace
 
 log = Logger("kohort.log")
-
-_OWN = struct.Struct(">8xi9xhi8xqq").unpack_from
-"""From a header: length, attributes, last offset delta, largest timestamp, producer id.
-"""
 
 _NOTHING = ReadResult(ErrorCode.NONE, (), 0)
 _OUT_OF_RANGE = ReadResult(ErrorCode.OFFSET_OUT_OF_RANGE, (), 0)
@@ -243,23 +238,11 @@ class Partition:
         Raises:
             StorageError: it is not in the log.
         """
-        length, attributes, delta, timestamp, producer_id = _OWN(batch)
-        if (
-            attributes & records.LOG_APPEND_TIME
-            or self._config.message_timestamp_type == LOG_APPEND_TIME
-            or producer_id > records.NO_PRODUCER_ID
-        ):
-            header = records.read_header(batch)
-            error = self.producers.check_own(header)
-            if not error:
-                data = memoryview(batch)
-                self._write(header, data, header.max_timestamp, now_ms)
-            return error
-        base_offset = self.log_end_offset
-        head = records.PLACE.pack(base_offset, length, self.epochs.latest)
-        placed = head + batch[len(head) :]
-        self._store(placed, length, base_offset + delta, timestamp, now_ms)
-        return ErrorCode.NONE
+        header = records.read_header(batch)
+        error = self.producers.check_own(header)
+        if not error:
+            self._write(header, memoryview(batch), header.max_timestamp, now_ms)
+        return error
 
     def append_framed(self, body: bytes, count: int, now_ms: int) -> bool:
         """Appends a batch of records that the broker made now, without a producer.

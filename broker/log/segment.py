@@ -6,7 +6,6 @@ compaction has removed records.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -43,10 +42,8 @@ CHUNK: Final = 256 * 1024
 _NEAR = 8 * 1024  # more than the default distance between two index entries
 _INTERVAL = 4096  # of a rebuilt index
 
-# Base offset, length, magic, last offset delta, largest timestamp.
-_SHORT_HEADER = struct.Struct(">qi4xb6xi8xq")
-_SHORT = _SHORT_HEADER.unpack_from
-_NEEDED = _SHORT_HEADER.size
+_OUTLINE = records.OUTLINE.unpack_from
+_NEEDED = records.OUTLINE.size
 _MARKED = (
     "size",
     "next_offset",
@@ -465,7 +462,7 @@ class Segment:
             position += at
 
     def _place(self, chunk: bytes, at: int, position: int) -> Place:
-        base, length, magic, delta, timestamp = _SHORT(chunk, at)
+        base, length, magic, delta, timestamp = _OUTLINE(chunk, at)
         size = length + records.LOG_OVERHEAD
         if magic != records.MAGIC or length < _SMALLEST or delta < 0:
             raise self.damage(position, f"magic {magic}, length {length}")
