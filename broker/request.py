@@ -324,7 +324,7 @@ class Request:
         """
         try:
             known, template = self._format.latest
-            if template is None or known != result:
+            if template is None or (known is not result and known != result):
                 template = self._format.new_template(result)
             self.finish(template.filled(value))
         except Exception as error:  # noqa: BLE001 - see `_not_answered`

@@ -45,7 +45,9 @@ class Disconnections:
 
     def synced(self, connection: int, group_id: str, member_id: str) -> None:
         """Notes that a member sent a SyncGroup on a connection."""
-        members = self._members.setdefault(connection, {})
+        members = self._members.get(connection)
+        if members is None:
+            members = self._members[connection] = {}
         members[group_id, member_id] = None
         if len(members) > MOST_MEMBERS:
             del members[next(iter(members))]

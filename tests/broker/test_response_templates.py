@@ -9,7 +9,8 @@ import pytest
 
 from kohort.broker.coordinator.effects import JoinResult, Replies, SyncResult
 from kohort.broker.handlers import k11_join_group, k14_sync_group
-from kohort.broker.request import ResponseFormat
+from kohort.broker.notice import Client
+from kohort.broker.request import Request, ResponseFormat
 from kohort.broker.template import Encoded
 from kohort.protocol.registry import BY_KEY
 
@@ -38,15 +39,22 @@ def replied(handler: Any, api: Any, version: int, result: object) -> Any:
     return message
 
 
-def filled(handler: Any, api: Any, version: int, replies: Replies) -> list[Any]:
+def filled(handler: Any, form: ResponseFormat, replies: Replies) -> list[Any]:
     """The responses to requests that are answered alike."""
-    form = ResponseFormat(api, version, handler.template)
+    quotas = SimpleNamespace(is_used=False)
+    node: Any = SimpleNamespace(cluster=SimpleNamespace(quotas=quotas), counters=None)
+    sent: list[bytes] = []
+    peer: Any = SimpleNamespace(send=lambda _, parts: sent.append(b"".join(parts)))
     found = []
     for number, value in enumerate(replies.values):
-        answer = form.new_template(replies.result).filled(value)
-        message = form.decoded(answer)
-        assert form.frame(number, message) == form.framed(number, [answer])
+        request = Request(
+            form, handler.respond, number, Client("", ""), None, node, peer
+        )
+        request.answer_alike(replies.result, value)
+        message = form.decoded(sent[-1][4 + form.head_size :])
+        assert form.frame(number, message) == [sent[-1]]
         found.append(message)
+    assert len(sent) == len(found)
     return found
 
 
@@ -54,10 +62,11 @@ def filled(handler: Any, api: Any, version: int, replies: Replies) -> list[Any]:
 def test_followers_get_their_own_member_ids(version: int) -> None:
     """Each follower of two generations gets its generation with its own id."""
     member_ids = "a-1", "", "\u00e9" * LONG
+    form = ResponseFormat(JOIN, version, k11_join_group.template)
     for generation, leader in (1, "a"), (2, "b"):
         result = JoinResult(0, "", generation, "consumer", "range", leader)
         replies = Replies(result, member_ids, member_ids)
-        messages = filled(k11_join_group, JOIN, version, replies)
+        messages = filled(k11_join_group, form, replies)
         assert [message.member_id for message in messages] == [*member_ids]
         for message, reply in zip(messages, replies.each(), strict=True):
             assert (message.generation_id, message.leader) == (generation, leader)
@@ -88,10 +97,11 @@ def test_the_leader_gets_all_members(version: int, count: int) -> None:
 def test_members_get_their_own_assignments(version: int) -> None:
     """Each member of two groups gets its assignment with its group's protocol."""
     assignments = b"", b"one", b"x" * LONG
+    form = ResponseFormat(SYNC, version, k14_sync_group.template)
     for name in "range", "sticky":
         result = SyncResult(0, "consumer", name)
         replies = Replies(result, assignments, assignments)
-        messages = filled(k14_sync_group, SYNC, version, replies)
+        messages = filled(k14_sync_group, form, replies)
         assert [message.assignment for message in messages] == [*assignments]
         for message, reply in zip(messages, replies.each(), strict=True):
             assert message.protocol_name == (name if version >= 5 else None)
