@@ -6,9 +6,9 @@ that was not awaited. So the last posted offset is the one that remains.
 The coordinator can refuse a commit because of the member. Its caller gets the error,
 and the member a `CommitRefused`, earlier than from a heartbeat. If the group does not
 know the member or has another generation, the member loses its partitions, and the
-listener's `on_partitions_lost` is called (`group/leave.py`); a fenced member fails,
-too. If the group rebalances, the member joins, and the listener is called as in any
-rebalance.
+listener's `on_partitions_lost` is called (`group/classic/leave.py`); a fenced member
+fails, too. If the group rebalances, the member joins, and the listener is called as
+in any rebalance.
 
 A retried commit has the current generation if the member has owned the partitions
 without interruption. Otherwise it fails, since it might overwrite a commit of the
@@ -28,8 +28,8 @@ from kohort.client.errors import (
     RequestTimedOutError,
     error_of,
 )
-from kohort.client.group.member import Member
-from kohort.client.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE
+from kohort.client.group.classic.member import Member
+from kohort.client.group.classic.state import COMPLETING_REBALANCE, PREPARING_REBALANCE
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.group_offsets import BY_NAME, commit_rows, fetch_offsets
 from kohort.client.network.reconnecting import retrieve

@@ -15,10 +15,10 @@ from kohort.client.consuming.commits import Commits
 from kohort.client.consuming.fetcher import Fetcher
 from kohort.client.consuming.subscription import Subscription
 from kohort.client.errors import KohortError
+from kohort.client.group.classic.member import Member
 from kohort.client.group.driver import MemberDriver
 from kohort.client.group.effects import Call, CallKind
 from kohort.client.group.events import Closed
-from kohort.client.group.member import Member
 from kohort.client.network.cluster import Cluster
 from kohort.client.offsets import TopicPartition
 

@@ -26,6 +26,9 @@ from kohort.client.errors import (
     KohortError,
     error_of,
 )
+from kohort.client.group.classic.member import Member
+from kohort.client.group.classic.membership import handle
+from kohort.client.group.classic.state import ENDED
 from kohort.client.group.effects import (
     Arm,
     Call,
@@ -49,9 +52,6 @@ from kohort.client.group.events import (
     PollBegan,
     PollEnded,
 )
-from kohort.client.group.member import Member
-from kohort.client.group.membership import handle
-from kohort.client.group.state import ENDED
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.metadata import Metadata
 from kohort.protocol.errors import ErrorCode

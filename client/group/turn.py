@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kohort.client.assignors.contract import TopicPartition
+from kohort.client.group.classic.member import Member
 from kohort.client.group.effects import (
     Arm,
     Call,
@@ -16,7 +17,6 @@ from kohort.client.group.effects import (
     Notice,
     Send,
 )
-from kohort.client.group.member import Member
 from kohort.protocol.errors import ErrorCode
 
 COORDINATOR_AWAY = {

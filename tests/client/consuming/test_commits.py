@@ -20,16 +20,16 @@ from kohort.client.errors import (
     RebalanceInProgressError,
     RequestTimedOutError,
 )
-from kohort.client.group.driver import MemberDriver
-from kohort.client.group.effects import Call
-from kohort.client.group.events import PollBegan, Subscribed
-from kohort.client.group.member import Member
-from kohort.client.group.state import (
+from kohort.client.group.classic.member import Member
+from kohort.client.group.classic.state import (
     COMPLETING_REBALANCE,
     PREPARING_REBALANCE,
     STABLE,
     MemberState,
 )
+from kohort.client.group.driver import MemberDriver
+from kohort.client.group.effects import Call
+from kohort.client.group.events import PollBegan, Subscribed
 from kohort.client.network.cluster import Cluster
 from kohort.client.offsets import OffsetAndMetadata, TopicPartition
 from kohort.protocol.apis.k08_offset_commit import (

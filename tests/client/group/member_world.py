@@ -30,6 +30,9 @@ from kohort.broker.template import Encoded
 from kohort.client.assignors import ASSIGNORS
 from kohort.client.assignors.contract import Assignment, PartitionRacks, TopicPartition
 from kohort.client.config import ConsumerConfig
+from kohort.client.group.classic.member import Member
+from kohort.client.group.classic.membership import handle
+from kohort.client.group.classic.state import ENDED, STABLE
 from kohort.client.group.effects import (
     Arm,
     Call,
@@ -56,9 +59,6 @@ from kohort.client.group.events import (
     PollEnded,
     Subscribed,
 )
-from kohort.client.group.member import Member
-from kohort.client.group.membership import handle
-from kohort.client.group.state import ENDED, STABLE
 from kohort.protocol.registry import BY_NAME
 
 COOPERATIVE = "cooperative-sticky"

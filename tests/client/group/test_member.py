@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.client.group.member_world import COOPERATIVE, EAGER, Client, World
 
+from kohort.client.group.classic.state import LEAVING, PREPARING_REBALANCE, UNJOINED
 from kohort.client.group.effects import CallKind
 from kohort.client.group.events import (
     AssignmentFailed,
@@ -12,7 +13,6 @@ from kohort.client.group.events import (
     Subscribed,
     Unsubscribed,
 )
-from kohort.client.group.state import LEAVING, PREPARING_REBALANCE, UNJOINED
 from kohort.protocol.consumer import decode_subscription
 from kohort.protocol.errors import ErrorCode
 

@@ -8,6 +8,14 @@ import pytest
 from tests.client.group.member_world import COOPERATIVE, Client, World
 
 from kohort.client.config import ConsumerConfig
+from kohort.client.group.classic.member import Member
+from kohort.client.group.classic.membership import handle
+from kohort.client.group.classic.state import (
+    ENDED,
+    PREPARING_REBALANCE,
+    STABLE,
+    MemberState,
+)
 from kohort.client.group.effects import (
     Arm,
     Call,
@@ -35,9 +43,6 @@ from kohort.client.group.events import (
     Subscribed,
     Unsubscribed,
 )
-from kohort.client.group.member import Member
-from kohort.client.group.membership import handle
-from kohort.client.group.state import ENDED, PREPARING_REBALANCE, STABLE, MemberState
 from kohort.protocol.apis.k11_join_group import (
     JoinGroupResponse,
     JoinGroupResponseMember,

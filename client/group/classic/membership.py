@@ -25,7 +25,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kohort.client.group import heartbeat, join, leave, sync
+from kohort.client.group.classic import heartbeat, join, leave, sync
+from kohort.client.group.classic.member import NOTHING, Member
+from kohort.client.group.classic.state import COMPLETING_REBALANCE, ENDED, STABLE
 from kohort.client.group.effects import CallKind, Effect
 from kohort.client.group.events import (
     Answered,
@@ -44,8 +46,6 @@ from kohort.client.group.events import (
     Subscribed,
     Unsubscribed,
 )
-from kohort.client.group.member import NOTHING, Member
-from kohort.client.group.state import COMPLETING_REBALANCE, ENDED, STABLE
 from kohort.client.group.turn import Turn
 from kohort.protocol.errors import ErrorCode
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kohort.client.group.effects import CallKind, Ended, Fail
-from kohort.client.group.member import NOTHING, Member
-from kohort.client.group.state import (
+from kohort.client.group.classic.member import NOTHING, Member
+from kohort.client.group.classic.state import (
     ENDED,
     LEAVING,
     PREPARING_REBALANCE,
     UNJOINED,
 )
+from kohort.client.group.effects import CallKind, Ended, Fail
 from kohort.client.group.turn import Turn
 from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from kohort.client.group import leave
-from kohort.client.group.events import PollBegan, PollEnded
-from kohort.client.group.member import Member
-from kohort.client.group.state import (
+from kohort.client.group.classic import leave
+from kohort.client.group.classic.member import Member
+from kohort.client.group.classic.state import (
     COMPLETING_REBALANCE,
     LEAVING,
     PREPARING_REBALANCE,
     STABLE,
 )
+from kohort.client.group.events import PollBegan, PollEnded
 from kohort.client.group.turn import COORDINATOR_AWAY, Turn
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.protocol.errors import ErrorCode

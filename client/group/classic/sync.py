@@ -10,11 +10,11 @@ from kohort.client.assignors.serialization import (
     decode_subscription,
     encode_assignment,
 )
-from kohort.client.group import leave
+from kohort.client.group.classic import leave
+from kohort.client.group.classic.member import Member
+from kohort.client.group.classic.state import STABLE, UNJOINED
 from kohort.client.group.effects import CallKind, MakeAssignment
 from kohort.client.group.events import AssignmentFailed, AssignmentMade
-from kohort.client.group.member import Member
-from kohort.client.group.state import STABLE, UNJOINED
 from kohort.client.group.turn import COORDINATOR_AWAY, Turn
 from kohort.protocol.apis.k11_join_group import JoinGroupResponse
 from kohort.protocol.apis.k14_sync_group import (

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from kohort.client.assignors import ASSIGNORS
 from kohort.client.assignors.contract import Assignor, RebalanceProtocol, TopicPartition
 from kohort.client.config import ConsumerConfig
+from kohort.client.group.classic.state import ENDED, UNJOINED, MemberState, check
 from kohort.client.group.effects import Call
 from kohort.client.group.events import Closed
-from kohort.client.group.state import ENDED, UNJOINED, MemberState, check
 
 Partitions = frozenset[TopicPartition]
 

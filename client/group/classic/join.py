@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from kohort.client.assignors.contract import Assignor, MemberSubscription
 from kohort.client.assignors.serialization import encode_subscription
-from kohort.client.group import leave, sync
-from kohort.client.group.effects import CallKind
-from kohort.client.group.member import Member
-from kohort.client.group.state import (
+from kohort.client.group.classic import leave, sync
+from kohort.client.group.classic.member import Member
+from kohort.client.group.classic.state import (
     COMPLETING_REBALANCE,
     PREPARING_REBALANCE,
     STABLE,
     UNJOINED,
 )
+from kohort.client.group.effects import CallKind
 from kohort.client.group.turn import COORDINATOR_AWAY, Turn
 from kohort.protocol.apis.k11_join_group import (
     JoinGroupRequest,
