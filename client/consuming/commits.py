@@ -28,8 +28,7 @@ from kohort.client.errors import (
     RequestTimedOutError,
     error_of,
 )
-from kohort.client.group.classic.member import Member
-from kohort.client.group.classic.state import COMPLETING_REBALANCE, PREPARING_REBALANCE
+from kohort.client.group.member import Member
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.group_offsets import BY_NAME, commit_rows, fetch_offsets
 from kohort.client.network.reconnecting import retrieve
@@ -57,7 +56,6 @@ _ABOUT_THE_MEMBER = {
 _PASSES = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
 """Retriable: a cooperative member keeps its partitions during a rebalance, and can
 commit them after it has synced."""
-_BETWEEN = {PREPARING_REBALANCE, COMPLETING_REBALANCE}
 
 
 @slotted
@@ -173,7 +171,7 @@ class Commits:
         if member is not None:
             generation_id, member_id = member.generation_id, member.member_id
             instance_id = self._config.group_instance_id
-            is_between = member.state in _BETWEEN
+            is_between = member.is_rebalancing
             is_other = generation_id != posted.generation_id
             if generation_id < 0 or (is_other and not self._is_kept(posted)):
                 raise CommitFailedError(
@@ -200,7 +198,7 @@ class Commits:
             and self._is_kept(posted)
             and (
                 is_between
-                or member.state in _BETWEEN
+                or member.is_rebalancing
                 or member.generation_id != generation_id
             )
         )

@@ -20,14 +20,14 @@ from kohort.client.errors import (
     RebalanceInProgressError,
     RequestTimedOutError,
 )
-from kohort.client.group.classic.member import Member
+from kohort.client.group.classic.driver import classic_driver
+from kohort.client.group.classic.member import ClassicMember
 from kohort.client.group.classic.state import (
     COMPLETING_REBALANCE,
     PREPARING_REBALANCE,
     STABLE,
     MemberState,
 )
-from kohort.client.group.driver import MemberDriver
 from kohort.client.group.effects import Call
 from kohort.client.group.events import PollBegan, Subscribed
 from kohort.client.network.cluster import Cluster
@@ -74,7 +74,7 @@ class Scene:
         self.commits = Commits(
             self.cluster, config, lambda *refused: self.refused.append(refused)
         )
-        self.member = Member(config)
+        self.member = ClassicMember(config)
         self.member.member_id, self.member.generation_id = "m", 1
         self.member.state = STABLE
         self.member.owned = frozenset({T0})
@@ -257,7 +257,7 @@ async def test_a_timer_that_comes_early_is_armed_again() -> None:
             asyncio.timeout(PATIENCE),
             Cluster(config, clock=lambda: loop.time() / 3) as cluster,
         ):
-            driver = MemberDriver(cluster, config, nothing, lambda: None)
+            driver = classic_driver(cluster, config, nothing, lambda: None)
             driver.submit(PollBegan())
             driver.submit(Subscribed(["t"]))
             await fake.has_been_asked(6)

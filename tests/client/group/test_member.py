@@ -8,7 +8,7 @@ from tests.client.group.member_world import COOPERATIVE, EAGER, Client, World
 from kohort.client.group.classic.state import LEAVING, PREPARING_REBALANCE, UNJOINED
 from kohort.client.group.effects import CallKind
 from kohort.client.group.events import (
-    AssignmentFailed,
+    Failed,
     RebalanceEnforced,
     Subscribed,
     Unsubscribed,
@@ -188,7 +188,7 @@ def test_an_assignor_that_fails_ends_the_member_that_leads() -> None:
     world.run(2_000)
     (token,) = (t for t, r in a.member.pending.items() if r == "MakeAssignment")
     assert a.member.is_leader
-    a.submit(AssignmentFailed(token, mistake))
+    a.submit(Failed(token, mistake, is_retriable=False))
     world.run(3_000)
     assert a.failure is not None
     assert a.failure.error is mistake

@@ -8,7 +8,8 @@ import pytest
 from tests.client.group.member_world import COOPERATIVE, Client, World
 
 from kohort.client.config import ConsumerConfig
-from kohort.client.group.classic.member import Member
+from kohort.client.group.classic.assignment import AssignmentMade
+from kohort.client.group.classic.member import ClassicMember
 from kohort.client.group.classic.membership import handle
 from kohort.client.group.classic.state import (
     ENDED,
@@ -21,16 +22,15 @@ from kohort.client.group.effects import (
     Call,
     CallKind,
     Cancel,
+    Compute,
     Effect,
     Ended,
     Fail,
     ForgetCoordinator,
-    MakeAssignment,
     Send,
 )
 from kohort.client.group.events import (
     Answered,
-    AssignmentMade,
     Closed,
     CommitRefused,
     Event,
@@ -79,7 +79,7 @@ class Alone:
     """A member with scripted events; requests are kept by their API."""
 
     def __init__(self) -> None:
-        self.member = Member(CONFIG)
+        self.member = ClassicMember(CONFIG)
         self.sent: dict[str, Send] = {}
         self.timers: dict[str, float] = {}
         self.calls: list[Call] = []
@@ -97,8 +97,9 @@ class Alone:
             elif isinstance(effect, Call):
                 self.calls.append(effect)
                 self.submit(ListenerDone(effect.token), now)
-            elif isinstance(effect, MakeAssignment):
-                self.submit(AssignmentMade(effect.token, {}, {"t": 1}), now)
+            elif isinstance(effect, Compute):
+                made = AssignmentMade({}, {"t": 1})
+                self.submit(Answered(effect.token, made), now)
 
     def answer(self, response: object, now: float) -> None:
         """Answers the request of the response's API."""
@@ -426,7 +427,7 @@ def test_a_member_whose_metadata_cannot_be_read_gets_nothing() -> None:
         JoinGroupResponseMember(member, None, each) for member, each in data.items()
     ]
     alone.answer(joined(rows), 0.0)
-    (made,) = [each for each in alone.effects if isinstance(each, MakeAssignment)]
+    (made,) = [each.task for each in alone.effects if isinstance(each, Compute)]
     assert [*made.subscriptions] == ["m", "z"]
     assert made.topics == ["t", "u"]
 
