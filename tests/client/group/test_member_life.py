@@ -121,35 +121,17 @@ class Alone:
         return [call.kind for call in self.calls]
 
 
-def times_to_learn(interval_ms: int) -> list[float]:
-    """Delays until a member learns that another one joins, by its interval.
-
-    The other one joins at ten moments between two heartbeats.
-    """
-    step_ms = interval_ms / 100
-    shares = []
-    for tenth in range(10):
-        world = World()
-        a = world.client("a", heartbeat_interval_ms=interval_ms)
-        a.subscribe("t")
-        world.run(5_000 + tenth * interval_ms / 10)
-        joins = len(a.of_kind("JoinGroup"))
-        world.client("b").subscribe("t")
-        steps = 0
-        while len(a.of_kind("JoinGroup")) == joins:
-            world.run(step_ms)
-            steps += 1
-        shares.append(steps / 100)
-    return shares
-
-
 def test_what_a_member_learns_of_a_rebalance_comes_by_its_heartbeats() -> None:
-    """So the delay depends on heartbeat.interval.ms."""
-    for interval_ms in (100, 1_000, 3_000):
-        shares = times_to_learn(interval_ms)
-        assert 0.85 <= max(shares) <= 1.05, "at most from one heartbeat to the next"
-        assert min(shares) <= 0.15
-        assert len({round(share, 1) for share in shares}) >= 9, "by the moment alone"
+    """So it takes up to heartbeat.interval.ms, counted from one to the next."""
+    alone = Alone()
+    alone.join(0.0)
+    alone.answer(HeartbeatResponse(), 1.0)
+    assert alone.timers["heartbeat"] == INTERVAL_S
+    alone.submit(Expired("heartbeat"), INTERVAL_S)
+    refused = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
+    alone.answer(refused, INTERVAL_S + 2 * INTERVAL_S)
+    assert alone.timers["heartbeat"] == 3 * INTERVAL_S, "at once after a late response"
+    assert alone.sent["JoinGroup"].request.member_id == "m"
 
 
 def test_an_answer_that_came_while_the_process_stood_still_counts() -> None:

@@ -28,7 +28,6 @@ from kohort.broker.server import Broker
 from kohort.client import Admin, KohortError
 from kohort.client.config import CommonConfig
 from kohort.client.errors import (
-    ClosedError,
     ConnectionFailedError,
     RequestTimedOutError,
 )
@@ -224,20 +223,6 @@ async def test_an_idle_connection_is_opened_again_without_a_word() -> None:
             assert fake.opened >= 3
 
 
-async def test_a_peer_that_vanished_is_given_up_and_found_again() -> None:
-    """No FIN, no RST: the request times out, and the next one has a new connection."""
-    async with (
-        asyncio.timeout(PATIENCE),
-        alone() as fake,
-        Cluster(config(fake.address)) as cluster,
-    ):
-        with pytest.raises(RequestTimedOutError, match=fake.address):
-            await cluster.call(1, "Heartbeat", HEARTBEAT, timeout_ms=20)
-        fake.answers["Heartbeat"] = alive
-        await cluster.call(1, "Heartbeat", HEARTBEAT)
-        assert fake.opened == 2
-
-
 async def test_a_cluster_is_found_by_ipv6() -> None:
     """As "[::1]:port", which errors show in the same way."""
     try:
@@ -313,27 +298,6 @@ async def test_a_coordinator_may_be_forgotten_while_another_is_looked_up() -> No
             cluster.forget_coordinator("a")
             answer(asked.pop())
             assert await both == {"a": 1, "b": 1}
-
-
-async def test_a_start_that_is_overtaken_by_close_leaves_nothing() -> None:
-    """At any moment; the error says that the client was closed."""
-    async with alone() as fake, asyncio.timeout(PATIENCE):
-        outcomes = set()
-        for turns in range(30):
-            before = asyncio.all_tasks()
-            cluster = Cluster(config(fake.address))
-            starting = asyncio.create_task(cluster.start())
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            await cluster.close()
-            outcome = (await asyncio.gather(starting, return_exceptions=True))[0]
-            outcomes.add(type(outcome))
-            assert outcome is None or isinstance(outcome, ClosedError)
-            await fake.is_left_alone()
-            left = asyncio.all_tasks() - before
-            await asyncio.wait(left, timeout=10) if left else None
-            assert not [task for task in left if not task.done()]
-        assert ClosedError in outcomes
 
 
 async def test_an_error_that_many_share_is_each_ones_own() -> None:
