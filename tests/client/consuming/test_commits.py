@@ -213,7 +213,7 @@ async def test_a_rebalance_that_the_member_knows_nothing_of() -> None:
 async def test_one_that_gives_up_in_the_line_takes_nobody_along(
     is_cancelled: bool,
 ) -> None:
-    """One is cancelled or times out; the others keep their order."""
+    """One is cancelled or times out; the others keep their order until all ended."""
     async with played() as scene:
         first: list[Asked] = []
         scene.answers(first.append, committed)
@@ -225,11 +225,14 @@ async def test_one_that_gives_up_in_the_line_takes_nobody_along(
             second.cancel()
         with pytest.raises((RequestTimedOutError, asyncio.CancelledError)):
             await second
-        assert not slow.done()
-        assert not third.done()
+        drained = asyncio.create_task(scene.commits.drained())
+        await asyncio.sleep(0)
+        for waiting in (slow, third, drained):
+            assert not waiting.done()
         committed(first[0])
-        await asyncio.gather(slow, third)
+        await drained
         assert scene.sent == [(1, 1), (1, 3)]
+        await asyncio.gather(slow, third)
 
 
 # -- coordinators

@@ -358,22 +358,6 @@ async def test_close_aborts_an_open_transaction(scene: Stage) -> None:
     assert (await in_the_end(scene))[0] == []
 
 
-async def test_a_cancelled_commit_continues(scene: Stage) -> None:
-    """Another call waits for it; the transaction cannot be aborted any more."""
-    async with sender(scene) as to:
-        await to.begin_transaction()
-        await send(to, scene, "kept")
-        commit = asyncio.create_task(to.commit_transaction())
-        await asyncio.sleep(0)
-        commit.cancel()
-        await asyncio.gather(commit, return_exceptions=True)
-        assert commit.cancelled()
-        with pytest.raises(TransactionStateError, match="call commit_transaction"):
-            await to.abort_transaction()
-        await to.commit_transaction()
-    assert (await in_the_end(scene))[0] == ["kept"]
-
-
 # -- wrong use
 
 
