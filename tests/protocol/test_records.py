@@ -279,6 +279,17 @@ def test_a_batch_has_records() -> None:
 
 
 GOOD = batch_of()
+BEHIND = batch_of(1)
+
+
+@pytest.mark.parametrize("size", [0, 1, 11, 12, 16, 17, len(BEHIND) - 1])
+def test_part_of_a_batch_behind_is_ignored(size: int) -> None:
+    """Kafka takes the one whole batch, and drops the rest; a bad length it refuses."""
+    assert accepted(GOOD + BEHIND[:size]) is None
+    damaged = patched(BEHIND, ">i", 8, 3)[:size]
+    error = accepted(GOOD + damaged)
+    assert (error is not None) == (size >= records.LOG_OVERHEAD)
+    assert accepted(damaged) is not None
 
 
 def test_zstd_needs_a_version_that_has_it() -> None:

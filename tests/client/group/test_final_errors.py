@@ -58,6 +58,7 @@ async def test_a_full_group_ends_the_consumer(small: Stage, sent: SentRequests) 
             await sent.until("Heartbeat", small.group, beats + HEARTBEATS)
             assert refusals(sent, small) == 1
             assert len(sent.requests("JoinGroup", small.group)) == joins + 1
+            assert not sent.requests("LeaveGroup", small.group)
         await all_end(before)
         assert not listener.calls
         assert shares(a, b) == [1, 1]

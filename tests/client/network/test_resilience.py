@@ -28,6 +28,7 @@ from kohort.broker.server import Broker
 from kohort.client import Admin, KohortError
 from kohort.client.config import CommonConfig
 from kohort.client.errors import (
+    ClosedError,
     ConnectionFailedError,
     RequestTimedOutError,
 )
@@ -298,6 +299,27 @@ async def test_a_coordinator_may_be_forgotten_while_another_is_looked_up() -> No
             cluster.forget_coordinator("a")
             answer(asked.pop())
             assert await both == {"a": 1, "b": 1}
+
+
+async def test_a_start_that_is_overtaken_by_close_leaves_nothing() -> None:
+    """At any moment; the error says that the client was closed."""
+    async with alone() as fake, asyncio.timeout(PATIENCE):
+        outcomes = set()
+        for turns in range(30):
+            before = asyncio.all_tasks()
+            cluster = Cluster(config(fake.address))
+            starting = asyncio.create_task(cluster.start())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await cluster.close()
+            outcome = (await asyncio.gather(starting, return_exceptions=True))[0]
+            outcomes.add(type(outcome))
+            assert outcome is None or isinstance(outcome, ClosedError)
+            await fake.is_left_alone()
+            left = asyncio.all_tasks() - before
+            await asyncio.wait(left, timeout=10) if left else None
+            assert not [task for task in left if not task.done()]
+        assert ClosedError in outcomes
 
 
 async def test_an_error_that_many_share_is_each_ones_own() -> None:
