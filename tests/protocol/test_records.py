@@ -284,12 +284,12 @@ BEHIND = batch_of(1)
 
 @pytest.mark.parametrize("size", [0, 1, 11, 12, 16, 17, len(BEHIND) - 1])
 def test_part_of_a_batch_behind_is_ignored(size: int) -> None:
-    """Kafka takes the one whole batch, and drops the rest; a bad length it refuses."""
+    """Kafka takes the one whole batch, drops the rest, and refuses bad heads."""
     assert accepted(GOOD + BEHIND[:size]) is None
-    damaged = patched(BEHIND, ">i", 8, 3)[:size]
-    error = accepted(GOOD + damaged)
-    assert (error is not None) == (size >= records.LOG_OVERHEAD)
-    assert accepted(damaged) is not None
+    for field, value, least in ((">i", 8), 3, 12), (("b", 16), 7, 17):
+        damaged = patched(BEHIND, *field, value)[:size]
+        assert (accepted(GOOD + damaged) is not None) == (size >= least)
+        assert accepted(damaged) is not None
 
 
 def test_zstd_needs_a_version_that_has_it() -> None:
