@@ -260,7 +260,7 @@ class Consumer(Client, Generic[K, V]):
                     group.driver.submit(Unsubscribed())
                     if group.driver.is_inside:
                         return
-                    while group.member.is_unsubscribing and not self._life.is_closing:
+                    while group.member.unsubscribed and not self._life.is_closing:
                         await self._polls.next_change()
         self._fetcher.remove([*self._fetcher.partitions])
         if group is not None:

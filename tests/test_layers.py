@@ -270,8 +270,8 @@ def test_the_members_side_of_the_group_is_pure() -> None:
         module
         for module in MODULES
         if module.startswith(("kohort.client.group.", "kohort.client.assignors"))
-    } - {"kohort.client.group.driver"}
-    assert "kohort.client.group.membership" in pure
+    } - {"kohort.client.group.driver", "kohort.client.group.classic.driver"}
+    assert "kohort.client.group.classic.membership" in pure
     pure |= {name for module in pure for name in reachable(module)}
     for name in pure:
         foreign = {n.partition(".")[0] for n in imports(MODULES[name])}
@@ -279,6 +279,21 @@ def test_the_members_side_of_the_group_is_pure() -> None:
             assert not foreign & IMPURE, name
         else:
             assert package(name) == "protocol", name
+
+
+def test_what_all_groups_share_knows_no_protocol() -> None:
+    """A member's protocol is a room; the consumer alone chooses among them."""
+    shared = "kohort.client.group"
+    rooms = {f"{shared}.{path.name}" for path in (ROOT / "client/group").glob("*/")}
+    assert f"{shared}.classic" in rooms
+    users = {
+        module
+        for module, path in MODULES.items()
+        if package(module) == "client"
+        and not module.startswith(tuple(rooms))
+        and any(name.startswith(tuple(rooms)) for name in imports(path))
+    }
+    assert users == {"kohort.client.consuming.consumer_group"}
 
 
 @pytest.mark.parametrize(

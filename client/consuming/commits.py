@@ -6,9 +6,9 @@ that was not awaited. So the last posted offset is the one that remains.
 The coordinator can refuse a commit because of the member. Its caller gets the error,
 and the member a `CommitRefused`, earlier than from a heartbeat. If the group does not
 know the member or has another generation, the member loses its partitions, and the
-listener's `on_partitions_lost` is called (`group/leave.py`); a fenced member fails,
-too. If the group rebalances, the member joins, and the listener is called as in any
-rebalance.
+listener's `on_partitions_lost` is called (`group/classic/leave.py`); a fenced member
+fails, too. If the group rebalances, the member joins, and the listener is called as
+in any rebalance.
 
 A retried commit has the current generation if the member has owned the partitions
 without interruption. Otherwise it fails, since it might overwrite a commit of the
@@ -29,7 +29,6 @@ from kohort.client.errors import (
     error_of,
 )
 from kohort.client.group.member import Member
-from kohort.client.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.group_offsets import BY_NAME, commit_rows, fetch_offsets
 from kohort.client.network.reconnecting import retrieve
@@ -57,7 +56,6 @@ _ABOUT_THE_MEMBER = {
 _PASSES = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
 """Retriable: a cooperative member keeps its partitions during a rebalance, and can
 commit them after it has synced."""
-_BETWEEN = {PREPARING_REBALANCE, COMPLETING_REBALANCE}
 
 
 @slotted
@@ -173,7 +171,7 @@ class Commits:
         if member is not None:
             generation_id, member_id = member.generation_id, member.member_id
             instance_id = self._config.group_instance_id
-            is_between = member.state in _BETWEEN
+            is_between = member.is_rebalancing
             is_other = generation_id != posted.generation_id
             if generation_id < 0 or (is_other and not self._is_kept(posted)):
                 raise CommitFailedError(
@@ -200,7 +198,7 @@ class Commits:
             and self._is_kept(posted)
             and (
                 is_between
-                or member.state in _BETWEEN
+                or member.is_rebalancing
                 or member.generation_id != generation_id
             )
         )

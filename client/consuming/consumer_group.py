@@ -15,7 +15,7 @@ from kohort.client.consuming.commits import Commits
 from kohort.client.consuming.fetcher import Fetcher
 from kohort.client.consuming.subscription import Subscription
 from kohort.client.errors import KohortError
-from kohort.client.group.driver import MemberDriver
+from kohort.client.group.classic.driver import classic_driver
 from kohort.client.group.effects import Call, CallKind
 from kohort.client.group.events import Closed
 from kohort.client.group.member import Member
@@ -85,7 +85,7 @@ class ConsumerGroup:
         commits: Commits,
         on_change: Callable[[], None],
     ) -> None:
-        self.driver = MemberDriver(cluster, config, self._call_listener, on_change)
+        self.driver = classic_driver(cluster, config, self._call_listener, on_change)
         self.commits = commits
         self.subscription = Subscription(cluster, config, self.driver, fetcher.fail)
         self._cluster = cluster
@@ -130,7 +130,7 @@ class ConsumerGroup:
         return (
             self.subscription.pattern is not None
             or member.subscription is not None
-            or member.is_unsubscribing
+            or member.unsubscribed
         )
 
     def subscribe(

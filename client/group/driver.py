@@ -17,9 +17,6 @@ from contextvars import ContextVar
 from random import Random
 from typing import Any
 
-from kohort.client.assignors import ASSIGNORS
-from kohort.client.assignors.contract import Assignment, PartitionRacks
-from kohort.client.config import ConsumerConfig
 from kohort.client.errors import (
     ClosedError,
     ConnectionFailedError,
@@ -30,17 +27,16 @@ from kohort.client.group.effects import (
     Arm,
     Call,
     Cancel,
+    Compute,
+    Effect,
     Ended,
     Fail,
     ForgetCoordinator,
-    MakeAssignment,
     Notice,
     Send,
 )
 from kohort.client.group.events import (
     Answered,
-    AssignmentFailed,
-    AssignmentMade,
     Event,
     Expired,
     Failed,
@@ -50,8 +46,6 @@ from kohort.client.group.events import (
     PollEnded,
 )
 from kohort.client.group.member import Member
-from kohort.client.group.membership import handle
-from kohort.client.group.state import ENDED
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.metadata import Metadata
 from kohort.protocol.errors import ErrorCode
@@ -60,9 +54,6 @@ log = logging.getLogger("kohort.client.group")
 
 _LONG = {"JoinGroup", "SyncGroup"}
 """Requests that wait for other members."""
-
-_LARGE = 100
-"""With this many members, the assignor runs in a thread, so that heartbeats go on."""
 
 _JITTER = 0.2
 """Fraction by which back-offs differ, so that members do not retry all at once."""
@@ -107,6 +98,8 @@ class MemberDriver:
     """Runs one member of a group.
 
     Args:
+        handle: takes an event and the time; returns the effects, in order.
+        work: takes the task of a `Compute`; returns its result.
         on_call: calls the listener; its exception is kept in `raised`, and the member
             continues.
         on_change: called when a poll has to check for changes.
@@ -120,17 +113,21 @@ class MemberDriver:
     def __init__(
         self,
         cluster: Cluster,
-        config: ConsumerConfig,
+        member: Member,
+        handle: Callable[[Event, float], list[Effect]],
+        work: Callable[[Any], Awaitable[Any]],
         on_call: Callable[[Call], Awaitable[None]],
         on_change: Callable[[], None],
     ) -> None:
-        self.member = Member(config)
+        self.member = member
         self.failure: KohortError | Exception | None = None
         self.raised: Exception | None = None
         self.polling = Polling(self.submit)
         self._cluster = cluster
         self._group = self.member.group_id
-        self._name = config.client_id
+        self._name = member.config.client_id
+        self._handle = handle
+        self._work = work
         self._on_call = on_call
         self._on_change = on_change
         self._random = Random()
@@ -146,7 +143,7 @@ class MemberDriver:
             Arm: self._arm,
             Cancel: self._cancel,
             Call: self._call_listener,
-            MakeAssignment: self._make_assignment,
+            Compute: self._compute,
             ForgetCoordinator: self._forget_coordinator,
             Fail: self._fail,
             Ended: self._end,
@@ -160,7 +157,7 @@ class MemberDriver:
         """Gives the member an event and performs the effects."""
         if self._is_stopped:
             return
-        for effect in handle(self.member, event, self._cluster.clock()):
+        for effect in self._handle(event, self._cluster.clock()):
             self._perform[type(effect)](effect)
 
     @property
@@ -214,8 +211,8 @@ class MemberDriver:
     def _send(self, effect: Send) -> None:
         self._start(effect.token, lambda: self._request(effect))
 
-    def _make_assignment(self, effect: MakeAssignment) -> None:
-        self._start(effect.token, lambda: self._assign(effect))
+    def _compute(self, effect: Compute) -> None:
+        self._start(effect.token, lambda: self._answer(effect))
 
     def _start(self, token: int, work: Callable[[], Awaitable[Event]]) -> None:
         async def run() -> None:
@@ -310,46 +307,15 @@ class MemberDriver:
         self._broker = connection.name
         return Answered(send.token, response)
 
-    # -- the leader's assignor
+    # -- computations
 
-    async def _assign(self, effect: MakeAssignment) -> Event:
+    async def _answer(self, effect: Compute) -> Event:
         try:
-            # After that time the leader leaves: its poll interval is over.
-            interval_ms = self.member.config.max_poll_interval_ms
-            await self._cluster.retrying(
-                self._cluster.deadline(interval_ms),
-                lambda: self._cluster.add_topics(effect.topics),
-            )
-            metadata = self._cluster.metadata
-            partitions = {t: len(metadata.partitions(t)) for t in effect.topics}
-            made: Assignment = {}
-            if not effect.is_skipped:
-                made = await self._run_assignor(effect, metadata)
+            return Answered(effect.token, await self._work(effect.task))
         except Exception as error:  # noqa: BLE001 - any, of an assignor
-            return AssignmentFailed(effect.token, error)
-        return AssignmentMade(effect.token, made, partitions)
+            return Failed(effect.token, error, is_retriable=False)
 
-    async def _run_assignor(
-        self, effect: MakeAssignment, metadata: Metadata
-    ) -> Assignment:
-        cluster = {
-            topic: [
-                PartitionRacks(
-                    info.partition,
-                    [
-                        node.rack if (node := metadata.nodes.get(replica)) else None
-                        for replica in info.replicas
-                    ],
-                )
-                for info in metadata.partitions(topic)
-            ]
-            for topic in effect.topics
-            if metadata.partitions(topic)
-        }
-        assignor = ASSIGNORS[effect.protocol_name]
-        if len(effect.subscriptions) < _LARGE:
-            return assignor.assign(cluster, effect.subscriptions)
-        return await asyncio.to_thread(assignor.assign, cluster, effect.subscriptions)
+    # -- metadata
 
     def _metadata_changed(self, metadata: Metadata) -> None:
         known = {}
@@ -361,8 +327,7 @@ class MemberDriver:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ):
                 known[topic] = len(info.partitions)
-        if self.member.state is not ENDED:
-            self.submit(MetadataChanged(known))
+        self.submit(MetadataChanged(known))
 
     # -- the listener
 

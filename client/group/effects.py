@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from kohort.client.assignors.contract import Subscriptions, TopicPartition
+from kohort.client.assignors.contract import TopicPartition
 from kohort.protocol.slotted import slotted
 
 
@@ -33,17 +33,11 @@ class Cancel:
 
 
 @slotted
-class MakeAssignment:
-    """Assign partitions to all members; `AssignmentMade` comes back."""
+class Compute:
+    """Perform a task of the protocol; `Answered` or `Failed` comes back."""
 
     token: int
-    protocol_name: str
-    subscriptions: Subscriptions
-    """Members with an unreadable subscription are left out, and get no partitions."""
-    topics: Sequence[str]
-    """The subscribed topics of all members, watched from now on."""
-    is_skipped: bool
-    """True to look up partitions only, and assign nothing (KIP-814)."""
+    task: Any
 
 
 class CallKind(StrEnum):
@@ -107,13 +101,5 @@ class Notice:
 
 
 Effect = (
-    Send
-    | Cancel
-    | MakeAssignment
-    | Call
-    | ForgetCoordinator
-    | Arm
-    | Fail
-    | Ended
-    | Notice
+    Send | Cancel | Compute | Call | ForgetCoordinator | Arm | Fail | Ended | Notice
 )

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kohort.client.assignors.contract import TopicPartition
 from kohort.protocol.slotted import slotted
 
 
@@ -63,7 +62,7 @@ class RebalanceEnforced:
 
 @slotted
 class Answered:
-    """The response to a `Send`."""
+    """The response to a `Send`, or the result of a `Compute`."""
 
     token: int
     response: Any
@@ -71,7 +70,7 @@ class Answered:
 
 @slotted
 class Failed:
-    """A `Send` got no response."""
+    """A `Send` got no response, or a `Compute` has failed."""
 
     token: int
     error: Exception
@@ -87,25 +86,6 @@ class CommitRefused:
     generation_id: int
     """Generation of the commit."""
     code: int
-
-
-@slotted
-class AssignmentMade:
-    """The answer to `MakeAssignment`."""
-
-    token: int
-    assignments: Mapping[str, Sequence[TopicPartition]]
-    """By member id."""
-    partitions: Mapping[str, int]
-    """Partitions per topic at that time; 0 for a missing topic."""
-
-
-@slotted
-class AssignmentFailed:
-    """The assignor failed; so does the member."""
-
-    token: int
-    error: Exception
 
 
 @slotted
@@ -133,8 +113,6 @@ Event = (
     | Answered
     | Failed
     | CommitRefused
-    | AssignmentMade
-    | AssignmentFailed
     | ListenerDone
     | Expired
 )

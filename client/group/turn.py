@@ -59,7 +59,7 @@ class Turn:
         self.effects.append(ForgetCoordinator())
 
     def retry(self, member: Member, *, at_once: bool = False) -> None:
-        """Joins again after a back-off; the first time immediately, if `at_once`."""
+        """Tries again after a back-off; the first time immediately, if `at_once`."""
         attempts, member.attempts = member.attempts, member.attempts + 1
         if at_once and not attempts:
             return
@@ -94,25 +94,6 @@ class Turn:
     def arm_heartbeat(self, after_ms: float) -> None:
         """Sends the next heartbeat after some time."""
         self.effects.append(Arm("heartbeat", self.now + after_ms / 1000))
-
-    def keep_alive(self, member: Member, since: float) -> None:
-        """Restarts the session timeout at the time of a request that the broker got."""
-        if member.generation_id < 0:
-            return
-        member.session_deadline = since + member.config.session_timeout_ms / 1000
-        member.stood_still = False
-        self.watch_session(member)
-
-    def watch_session(self, member: Member) -> None:
-        """Arms the session's timer, unless it already fires early enough.
-
-        A timer that fires early does no harm, so most signs of life arm none.
-        """
-        armed = member.session_armed
-        at = max(member.session_deadline, self.now)
-        if armed is None or at < armed:
-            member.session_armed = at
-            self.arm("session", at)
 
     def restart_poll_timer(self, member: Member) -> None:
         """Restarts max.poll.interval.ms, for the application or its listener."""

@@ -1,8 +1,8 @@
-"""Brokers for the client's tests: kohort in this process, or a running Kafka.
+"""Brokers for the client's tests: kohort in this process, or Apache Kafka.
 
-A scene that asks for `servers`, `stage`, `small` or `broker_process` is played on
-kohort, and, marked `interop`, on Apache Kafka 4.3, which `tests.apache_kafka` starts;
-its asserts are the same for both. See `README.md` for a Kafka of one's own.
+A scene that asks for `servers`, `stage` or `small` is played on kohort, and, marked
+`interop`, on Apache Kafka 4.3, which `tests.apache_kafka` starts; its asserts are the
+same for both.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 import pytest
 from tests import apache_kafka
 from tests.client.sent_requests import SentRequests
-from tests.client.stage import KAFKA, RUNNING, Stage, on
+from tests.client.stage import KAFKA, Stage, on
 
 from kohort.broker.server import Broker
-from kohort.client.admin import Admin
-from kohort.client.administering.values import ConfigResource, ResourceType
 
 CONFIG = {
     "group.initial.rebalance.delay.ms": 0,
@@ -59,9 +57,7 @@ async def servers(
     request: pytest.FixtureRequest, start_kafka: StartKafka
 ) -> AsyncIterator[str]:
     """Bootstrap servers of a cluster without an initial rebalance delay."""
-    if request.param == RUNNING:
-        yield RUNNING
-    elif request.param == KAFKA:
+    if request.param == KAFKA:
         yield start_kafka(CONFIG).bootstrap_servers
     else:
         nodes = 3 if "3" in request.param else 1
@@ -87,25 +83,13 @@ async def small(
     (`wire.error.numbering`).
     """
     suffix = uuid.uuid4().hex[:12]
-    if request.param == RUNNING:
-        await _needs_small_groups(RUNNING)
-        yield Stage(RUNNING, suffix)
-    elif request.param == KAFKA:
+    if request.param == KAFKA:
         yield Stage(start_kafka(SMALL).bootstrap_servers, suffix)
     else:
         _, _, numbering = request.param.partition("numbers of ")
         config = SMALL | {"wire.error.numbering": numbering or "auto"}
         async with Broker(config) as broker:
             yield Stage(broker.bootstrap_servers, suffix)
-
-
-async def _needs_small_groups(address: str) -> None:
-    async with Admin(bootstrap_servers=address) as admin:
-        node = min((await admin.describe_cluster()).nodes)
-        resource = ConfigResource(ResourceType.BROKER, str(node))
-        found = await admin.describe_configs([resource], keys=["group.max.size"])
-    if found[resource]["group.max.size"].value != "2":
-        pytest.skip("needs a broker with group.max.size=2")
 
 
 @pytest.fixture

@@ -264,7 +264,7 @@ async def alone(**options: Any) -> AsyncIterator[FakeBroker]:
 
 
 @contextlib.asynccontextmanager
-async def peer(serve: Serve) -> AsyncIterator[str]:
+async def peer(serve: Serve, tls: SSLContext | None = None) -> AsyncIterator[str]:
     """A listener that is not a broker: the address."""
     tasks: set[asyncio.Task[None]] = set()
 
@@ -281,7 +281,7 @@ async def peer(serve: Serve) -> AsyncIterator[str]:
         finally:
             writer.transport.abort()
 
-    server = await asyncio.start_server(until_the_end, "127.0.0.1", 0)
+    server = await asyncio.start_server(until_the_end, "127.0.0.1", 0, ssl=tls)
     host, port = server.sockets[0].getsockname()[:2]
     try:
         yield f"{host}:{port}"

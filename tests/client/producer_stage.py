@@ -58,10 +58,9 @@ def values(broker: Broker, topic: str, partition: int = 0) -> list[bytes | None]
     return [record.value for record in records(broker, topic, partition)]
 
 
-async def made(broker: Broker | str, partitions: int = 1, **configs: str) -> None:
+async def made(broker: Broker, partitions: int = 1, **configs: str) -> None:
     """Creates the topic "t"."""
-    servers = broker if isinstance(broker, str) else broker.bootstrap_servers
-    async with Admin(bootstrap_servers=servers) as admin:
+    async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         topic = NewTopic("t", partitions, 1, configs=configs)
         (await admin.create_topics([topic])).check()
 

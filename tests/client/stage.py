@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -19,9 +18,6 @@ from kohort.client.consuming.consumer_group import ConsumerRebalanceListener
 from kohort.client.offsets import TopicPartition
 from kohort.client.producer import Producer
 
-RUNNING = os.environ.get("KOHORT_INTEROP_BOOTSTRAP", "")
-"""A running Kafka, for the scenes that do not need kohort."""
-
 KAFKA = "Apache Kafka 4.3"
 """The parameter of scenes on a node that `start_kafka` starts."""
 
@@ -34,8 +30,7 @@ PATIENCE = 60.0
 
 def on(*kohorts: str) -> list[Any]:
     """The parameters of a scene on these kohort clusters, and on Kafka."""
-    on_kafka = pytest.param(KAFKA, marks=pytest.mark.interop)
-    return [RUNNING] if RUNNING else [*kohorts, on_kafka]
+    return [*kohorts, pytest.param(KAFKA, marks=pytest.mark.interop)]
 
 
 class Servers(Protocol):

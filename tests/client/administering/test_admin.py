@@ -352,26 +352,6 @@ async def test_the_cluster_is_described(admin: Admin) -> None:
     assert described.nodes == dict(admin.cluster.metadata.nodes)
 
 
-async def test_groups_and_partitions_that_move_are_followed() -> None:
-    """Between two calls, another node becomes the leader of everything."""
-    async with served() as (broker, admin):
-        await made(admin, "t")
-        ends = {TP("t", number): LATEST for number in range(3)}
-        groups = [f"g{number}" for number in range(GROUPS)]
-        for node_id in (1, 2, 3):
-            for number in range(3):
-                broker.move_partition("t", number, node_id)
-            for group in groups:
-                broker.move_coordinator(group, node_id)
-                altered = await admin.alter_consumer_group_offsets(
-                    group, {TP("t", 0): 5}
-                )
-                altered.check()
-            described = (await admin.describe_consumer_groups(groups)).check()
-            assert {each.coordinator_id for each in described.values()} == {node_id}
-            (await admin.list_offsets(ends)).check()
-
-
 async def test_a_call_can_be_cancelled_anywhere() -> None:
     """The next call works, whichever await was cancelled."""
     async with served() as (_, admin):

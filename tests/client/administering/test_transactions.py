@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from kohort.client.errors import (
     UnknownTopicError,
 )
 from kohort.client.offsets import LATEST, TopicPartition
+from kohort.client.producer import Producer
 from kohort.protocol.errors import ErrorCode
 
 
@@ -27,9 +30,12 @@ async def stable_end(admin: Admin, place: TopicPartition) -> int:
     return found[place].offset
 
 
-async def test_an_open_transaction_is_described(stage: Stage) -> None:
-    """Its state, partitions and first offsets; then it has ended."""
-    await stage.fill([3, 0])
+@contextlib.asynccontextmanager
+async def opened(
+    stage: Stage, others: int = 0
+) -> AsyncIterator[tuple[Admin, Producer[Any, Any], str]]:
+    """A transaction with one record, perhaps behind others, and its id."""
+    await stage.fill([others, 0])
     name = stage.name("x")
     async with (
         stage.admin() as admin,
@@ -37,6 +43,12 @@ async def test_an_open_transaction_is_described(stage: Stage) -> None:
     ):
         await to.begin_transaction()
         await to.send_and_wait(stage.topic, b"x", partition=0)
+        yield admin, to, name
+
+
+async def test_an_open_transaction_is_described(stage: Stage) -> None:
+    """Its state, partitions and first offsets; then it has ended."""
+    async with opened(stage, 3) as (admin, to, name):
         described = (await admin.describe_transactions([name]))[name]
         assert (described.transactional_id, described.state) == (name, "Ongoing")
         assert described.partitions == {stage.p0}
@@ -76,14 +88,7 @@ async def test_what_does_not_exist(stage: Stage) -> None:
 
 async def test_a_producer_is_fenced(stage: Stage) -> None:
     """Its transaction is aborted, and its next call fails."""
-    await stage.fill([0])
-    name = stage.name("x")
-    async with (
-        stage.admin() as admin,
-        producer(stage.bootstrap_servers, transactional_id=name) as to,
-    ):
-        await to.begin_transaction()
-        await to.send_and_wait(stage.topic, b"x", partition=0)
+    async with opened(stage) as (admin, to, name):
         fenced = (await admin.fence_producers([name]))[name]
         assert isinstance(fenced, ProducerEpoch)
         described = (await admin.describe_transactions([name]))[name]
@@ -95,14 +100,7 @@ async def test_a_producer_is_fenced(stage: Stage) -> None:
 
 async def test_a_transaction_is_aborted_in_one_partition(stage: Stage) -> None:
     """With the epochs that describe_producers returns; others are refused."""
-    await stage.fill([0])
-    name = stage.name("x")
-    async with (
-        stage.admin() as admin,
-        producer(stage.bootstrap_servers, transactional_id=name) as to,
-    ):
-        await to.begin_transaction()
-        await to.send_and_wait(stage.topic, b"x", partition=0)
+    async with opened(stage) as (admin, _, _):
         (open_one,) = (await admin.describe_producers([stage.p0]))[stage.p0]
         ids = open_one.producer_id, open_one.producer_epoch
         assert await stable_end(admin, stage.p0) == 0

@@ -20,16 +20,16 @@ from kohort.client.errors import (
     RebalanceInProgressError,
     RequestTimedOutError,
 )
-from kohort.client.group.driver import MemberDriver
-from kohort.client.group.effects import Call
-from kohort.client.group.events import PollBegan, Subscribed
-from kohort.client.group.member import Member
-from kohort.client.group.state import (
+from kohort.client.group.classic.driver import classic_driver
+from kohort.client.group.classic.member import ClassicMember
+from kohort.client.group.classic.state import (
     COMPLETING_REBALANCE,
     PREPARING_REBALANCE,
     STABLE,
     MemberState,
 )
+from kohort.client.group.effects import Call
+from kohort.client.group.events import PollBegan, Subscribed
 from kohort.client.network.cluster import Cluster
 from kohort.client.offsets import OffsetAndMetadata, TopicPartition
 from kohort.protocol.apis.k08_offset_commit import (
@@ -74,7 +74,7 @@ class Scene:
         self.commits = Commits(
             self.cluster, config, lambda *refused: self.refused.append(refused)
         )
-        self.member = Member(config)
+        self.member = ClassicMember(config)
         self.member.member_id, self.member.generation_id = "m", 1
         self.member.state = STABLE
         self.member.owned = frozenset({T0})
@@ -213,7 +213,7 @@ async def test_a_rebalance_that_the_member_knows_nothing_of() -> None:
 async def test_one_that_gives_up_in_the_line_takes_nobody_along(
     is_cancelled: bool,
 ) -> None:
-    """One is cancelled or times out; the others keep their order."""
+    """One is cancelled or times out; the others keep their order until all ended."""
     async with played() as scene:
         first: list[Asked] = []
         scene.answers(first.append, committed)
@@ -225,11 +225,14 @@ async def test_one_that_gives_up_in_the_line_takes_nobody_along(
             second.cancel()
         with pytest.raises((RequestTimedOutError, asyncio.CancelledError)):
             await second
-        assert not slow.done()
-        assert not third.done()
+        drained = asyncio.create_task(scene.commits.drained())
+        await asyncio.sleep(0)
+        for waiting in (slow, third, drained):
+            assert not waiting.done()
         committed(first[0])
-        await asyncio.gather(slow, third)
+        await drained
         assert scene.sent == [(1, 1), (1, 3)]
+        await asyncio.gather(slow, third)
 
 
 # -- coordinators
@@ -257,7 +260,7 @@ async def test_a_timer_that_comes_early_is_armed_again() -> None:
             asyncio.timeout(PATIENCE),
             Cluster(config, clock=lambda: loop.time() / 3) as cluster,
         ):
-            driver = MemberDriver(cluster, config, nothing, lambda: None)
+            driver = classic_driver(cluster, config, nothing, lambda: None)
             driver.submit(PollBegan())
             driver.submit(Subscribed(["t"]))
             await fake.has_been_asked(6)

@@ -30,22 +30,25 @@ from kohort.broker.template import Encoded
 from kohort.client.assignors import ASSIGNORS
 from kohort.client.assignors.contract import Assignment, PartitionRacks, TopicPartition
 from kohort.client.config import ConsumerConfig
+from kohort.client.group.classic.assignment import AssignmentMade, MakeAssignment
+from kohort.client.group.classic.member import ClassicMember
+from kohort.client.group.classic.membership import handle
+from kohort.client.group.classic.state import ENDED, STABLE
 from kohort.client.group.effects import (
     Arm,
     Call,
     CallKind,
     Cancel,
+    Compute,
     Effect,
     Ended,
     Fail,
     ForgetCoordinator,
-    MakeAssignment,
     Notice,
     Send,
 )
 from kohort.client.group.events import (
     Answered,
-    AssignmentMade,
     Closed,
     Event,
     Expired,
@@ -56,9 +59,6 @@ from kohort.client.group.events import (
     PollEnded,
     Subscribed,
 )
-from kohort.client.group.member import Member
-from kohort.client.group.membership import handle
-from kohort.client.group.state import ENDED, STABLE
 from kohort.protocol.registry import BY_NAME
 
 COOPERATIVE = "cooperative-sticky"
@@ -90,7 +90,7 @@ class Client:
     def __init__(self, world: World, name: str, config: ConsumerConfig) -> None:
         self.world = world
         self.name = name
-        self.member = Member(config)
+        self.member = ClassicMember(config)
         self.calls: list[tuple[CallKind, list[TopicPartition]]] = []
         self.held: set[TopicPartition] = set()
         self.failure: Fail | None = None
@@ -160,7 +160,7 @@ class Client:
             self._cancelled.add(effect.token)
         elif isinstance(effect, Call):
             self._begin_call(effect)
-        elif isinstance(effect, MakeAssignment):
+        elif isinstance(effect, Compute):
             self.world.after(self.assigning_ms, lambda: self._assign(effect))
         elif isinstance(effect, Arm):
             self._arm(effect)
@@ -187,20 +187,19 @@ class Client:
 
         self.world.after(ms + ROUNDING_MS, fire)
 
-    def _assign(self, effect: MakeAssignment) -> None:
-        if effect.token in self._cancelled:
-            return
-        partitions = {t: self.world.partitions.get(t, 0) for t in effect.topics}
+    def _assign(self, effect: Compute) -> None:
+        task: MakeAssignment = effect.task
+        partitions = {t: self.world.partitions.get(t, 0) for t in task.topics}
         made: Assignment = {}
-        if not effect.is_skipped:
+        if not task.is_skipped:
             cluster = {
                 topic: [PartitionRacks(number) for number in range(count)]
                 for topic, count in partitions.items()
                 if count
             }
-            assignor = ASSIGNORS[effect.protocol_name]
-            made = assignor.assign(cluster, effect.subscriptions)
-        self.submit(AssignmentMade(effect.token, made, partitions))
+            assignor = ASSIGNORS[task.protocol_name]
+            made = assignor.assign(cluster, task.subscriptions)
+        self.answer(effect.token, AssignmentMade(made, partitions))
 
     def _begin_call(self, call: Call) -> None:
         assert self._call is None, "listener calls are one at a time"

@@ -17,6 +17,7 @@ from tests.client.stage import (
     take,
 )
 
+from kohort.client.assignors import ASSIGNORS
 from kohort.client.errors import FencedInstanceError, GroupMaxSizeReachedError
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
 
@@ -58,12 +59,34 @@ async def test_a_full_group_ends_the_consumer(small: Stage, sent: SentRequests) 
             await sent.until("Heartbeat", small.group, beats + HEARTBEATS)
             assert refusals(sent, small) == 1
             assert len(sent.requests("JoinGroup", small.group)) == joins + 1
+            assert not sent.requests("LeaveGroup", small.group)
         await all_end(before)
         assert not listener.calls
         assert shares(a, b) == [1, 1]
         for reader in (a, b):
             reader.seek_to_beginning()
             assert len(await take(reader, 2)) == 2
+
+
+async def test_an_assignor_that_fails_ends_the_consumer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each poll raises its error; the member leaves, and others can lead."""
+
+    class Broken:
+        def assign(self, *_: object) -> None:
+            raise ZeroDivisionError
+
+    await stage.fill([1])
+    async with stage.consumer() as a:
+        with monkeypatch.context() as patch:
+            patch.setitem(ASSIGNORS, "range", Broken())
+            a.subscribe([stage.topic])
+            for _ in range(2):
+                with pytest.raises(ZeroDivisionError):
+                    await take(a, 1)
+        async with stage.member() as b:
+            assert await take(b, 1) == ["0:0"]
 
 
 async def test_a_second_process_of_an_instance_id_fences_the_first(

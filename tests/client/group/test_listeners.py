@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 import pytest
@@ -21,41 +20,6 @@ from kohort.client.errors import CommitFailedError
 def counts(listener: Recorder) -> list[tuple[str, int]]:
     """Its calls, with the number of partitions."""
     return [(kind, len(places)) for kind, places in listener.calls]
-
-
-async def test_one_comes_and_goes(stage: Stage) -> None:
-    """Members revoke the partitions that move; every rebalance is called (KIP-429)."""
-    await stage.fill([1] * 4)
-    first, second = Recorder(), Recorder()
-    is_told = asyncio.Event()
-
-    async def tell(_: str) -> None:
-        is_told.set()
-
-    async def wait(kind: str) -> None:
-        # A SyncGroup that comes after the next join is refused.
-        if kind == "revoked":
-            await is_told.wait()
-
-    first.inside, second.inside = wait, tell
-    settings = {"partition_assignment_strategy": "cooperative-sticky"}
-    async with stage.consumer(**settings) as a:
-        a.subscribe([stage.topic], listener=first)
-        await poll_until(lambda: shares(a) == [4], a)
-        async with stage.consumer(**settings) as b:
-            b.subscribe([stage.topic], listener=second)
-            await poll_until(lambda: is_shared(4, a, b), a, b)
-            assert second.calls[-1] == ("assigned", b.assignment())
-        await poll_until(lambda: shares(a) == [4], a)
-    assert counts(first) == [
-        ("assigned", 4),
-        ("revoked", 2),
-        ("assigned", 0),
-        ("assigned", 0),
-        ("assigned", 2),
-        ("revoked", 4),
-    ]
-    assert counts(second) == [("assigned", 0), ("assigned", 2), ("revoked", 2)]
 
 
 async def test_who_does_not_poll_leaves(

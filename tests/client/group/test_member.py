@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 from tests.client.group.member_world import COOPERATIVE, EAGER, Client, World
 
+from kohort.client.group.classic.state import LEAVING, PREPARING_REBALANCE, UNJOINED
 from kohort.client.group.effects import CallKind
 from kohort.client.group.events import (
-    AssignmentFailed,
+    Failed,
     RebalanceEnforced,
     Subscribed,
     Unsubscribed,
 )
-from kohort.client.group.state import LEAVING, PREPARING_REBALANCE, UNJOINED
 from kohort.protocol.consumer import decode_subscription
-from kohort.protocol.errors import ErrorCode
 
 ASSIGNED, REVOKED, LOST = CallKind.ASSIGNED, CallKind.REVOKED, CallKind.LOST
 
@@ -188,7 +187,7 @@ def test_an_assignor_that_fails_ends_the_member_that_leads() -> None:
     world.run(2_000)
     (token,) = (t for t, r in a.member.pending.items() if r == "MakeAssignment")
     assert a.member.is_leader
-    a.submit(AssignmentFailed(token, mistake))
+    a.submit(Failed(token, mistake, is_retriable=False))
     world.run(3_000)
     assert a.failure is not None
     assert a.failure.error is mistake
@@ -275,32 +274,6 @@ def test_partitions_that_are_being_revoked_are_not_lost_as_well() -> None:
     world.check_settled()
 
 
-def test_a_fenced_member_ends() -> None:
-    """FENCED_INSTANCE_ID: another process has its instance id; it does not rejoin."""
-    world = World()
-    a = world.joined("a", instance="i-a")
-    world.joined("b", instance="i-a")
-    assert a.failure is not None
-    assert a.failure.code == ErrorCode.FENCED_INSTANCE_ID
-    assert a.failure.api == "Heartbeat"
-    assert kinds(a) == [ASSIGNED, LOST]
-    assert a.has_ended
-    assert "LeaveGroup" not in [send.api for send in a.sent]
-    world.check_settled()
-
-
-def test_who_does_not_fit_in_is_told_and_the_others_work_on() -> None:
-    """The real coordinator at its limit."""
-    world = World(max_size=2)
-    a, _ = world.group("a", "b")
-    c = world.joined("c", ms=3_000)
-    assert c.failure is not None
-    assert c.failure.code == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert c.has_ended
-    assert kinds(a) == [ASSIGNED] * len(kinds(a))
-    world.check_settled()
-
-
 @pytest.mark.parametrize("how", ["move", "restart"])
 def test_the_coordinator_goes_and_the_membership_stays(how: str) -> None:
     """NOT_COORDINATOR and broken connections: look up, keep id and partitions."""
@@ -372,18 +345,6 @@ def test_a_static_member_that_does_not_poll_falls_silent() -> None:
     assert len(world.context.describe().members) == 1
     a.poll()
     world.run(2_000)
-    world.check_settled()
-
-
-def test_an_application_that_wants_a_rebalance_says_why() -> None:
-    """enforce_rebalance, with its reason in JoinGroup (KIP-800)."""
-    world = World()
-    a, _ = world.group("a", "b")
-    generation_id = a.member.generation_id
-    a.submit(RebalanceEnforced("x" * 300))
-    world.run(3_000)
-    assert "x" * 255 in [r.reason for r in a.of_kind("JoinGroup")]
-    assert a.member.generation_id > generation_id
     world.check_settled()
 
 

@@ -8,21 +8,29 @@ import pytest
 from tests.client.group.member_world import COOPERATIVE, Client, World
 
 from kohort.client.config import ConsumerConfig
+from kohort.client.group.classic.assignment import AssignmentMade
+from kohort.client.group.classic.member import ClassicMember
+from kohort.client.group.classic.membership import handle
+from kohort.client.group.classic.state import (
+    ENDED,
+    PREPARING_REBALANCE,
+    STABLE,
+    MemberState,
+)
 from kohort.client.group.effects import (
     Arm,
     Call,
     CallKind,
     Cancel,
+    Compute,
     Effect,
     Ended,
     Fail,
     ForgetCoordinator,
-    MakeAssignment,
     Send,
 )
 from kohort.client.group.events import (
     Answered,
-    AssignmentMade,
     Closed,
     CommitRefused,
     Event,
@@ -35,9 +43,6 @@ from kohort.client.group.events import (
     Subscribed,
     Unsubscribed,
 )
-from kohort.client.group.member import Member
-from kohort.client.group.membership import handle
-from kohort.client.group.state import ENDED, PREPARING_REBALANCE, STABLE, MemberState
 from kohort.protocol.apis.k11_join_group import (
     JoinGroupResponse,
     JoinGroupResponseMember,
@@ -74,7 +79,7 @@ class Alone:
     """A member with scripted events; requests are kept by their API."""
 
     def __init__(self) -> None:
-        self.member = Member(CONFIG)
+        self.member = ClassicMember(CONFIG)
         self.sent: dict[str, Send] = {}
         self.timers: dict[str, float] = {}
         self.calls: list[Call] = []
@@ -92,8 +97,9 @@ class Alone:
             elif isinstance(effect, Call):
                 self.calls.append(effect)
                 self.submit(ListenerDone(effect.token), now)
-            elif isinstance(effect, MakeAssignment):
-                self.submit(AssignmentMade(effect.token, {}, {"t": 1}), now)
+            elif isinstance(effect, Compute):
+                made = AssignmentMade({}, {"t": 1})
+                self.submit(Answered(effect.token, made), now)
 
     def answer(self, response: object, now: float) -> None:
         """Answers the request of the response's API."""
@@ -115,35 +121,17 @@ class Alone:
         return [call.kind for call in self.calls]
 
 
-def times_to_learn(interval_ms: int) -> list[float]:
-    """Delays until a member learns that another one joins, by its interval.
-
-    The other one joins at ten moments between two heartbeats.
-    """
-    step_ms = interval_ms / 100
-    shares = []
-    for tenth in range(10):
-        world = World()
-        a = world.client("a", heartbeat_interval_ms=interval_ms)
-        a.subscribe("t")
-        world.run(5_000 + tenth * interval_ms / 10)
-        joins = len(a.of_kind("JoinGroup"))
-        world.client("b").subscribe("t")
-        steps = 0
-        while len(a.of_kind("JoinGroup")) == joins:
-            world.run(step_ms)
-            steps += 1
-        shares.append(steps / 100)
-    return shares
-
-
 def test_what_a_member_learns_of_a_rebalance_comes_by_its_heartbeats() -> None:
-    """So the delay depends on heartbeat.interval.ms."""
-    for interval_ms in (100, 1_000, 3_000):
-        shares = times_to_learn(interval_ms)
-        assert 0.85 <= max(shares) <= 1.05, "at most from one heartbeat to the next"
-        assert min(shares) <= 0.15
-        assert len({round(share, 1) for share in shares}) >= 9, "by the moment alone"
+    """So it takes up to heartbeat.interval.ms, counted from one to the next."""
+    alone = Alone()
+    alone.join(0.0)
+    alone.answer(HeartbeatResponse(), 1.0)
+    assert alone.timers["heartbeat"] == INTERVAL_S
+    alone.submit(Expired("heartbeat"), INTERVAL_S)
+    refused = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
+    alone.answer(refused, INTERVAL_S + 2 * INTERVAL_S)
+    assert alone.timers["heartbeat"] == 3 * INTERVAL_S, "at once after a late response"
+    assert alone.sent["JoinGroup"].request.member_id == "m"
 
 
 def test_an_answer_that_came_while_the_process_stood_still_counts() -> None:
@@ -421,7 +409,7 @@ def test_a_member_whose_metadata_cannot_be_read_gets_nothing() -> None:
         JoinGroupResponseMember(member, None, each) for member, each in data.items()
     ]
     alone.answer(joined(rows), 0.0)
-    (made,) = [each for each in alone.effects if isinstance(each, MakeAssignment)]
+    (made,) = [each.task for each in alone.effects if isinstance(each, Compute)]
     assert [*made.subscriptions] == ["m", "z"]
     assert made.topics == ["t", "u"]
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.client.fake_broker import Answer, Asked, FakeBroker, alive, alone
+from tests.client.fake_broker import Answer, Asked, FakeBroker, alive
 from tests.client.network.test_tls import Guarded, refused
 from tests.client.producer_stage import QUICK, silent
 from tests.client.stage import PATIENCE
@@ -29,8 +29,6 @@ from kohort.client.network.sasl.authenticator import authenticator
 from kohort.client.network.session import Session
 from kohort.client.security import Authenticate, NewConnection
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.apis.k17_sasl_handshake import SaslHandshakeResponse
-from kohort.protocol.apis.k36_sasl_authenticate import SaslAuthenticateResponse
 from kohort.protocol.errors import ErrorCode
 
 ME: dict[str, Any] = {
@@ -157,52 +155,6 @@ async def test_a_broker_that_ends_it_in_the_middle(
         assert caught.value.retriable
         await cluster.close(0)
         await broker.is_left_alone()
-
-
-async def test_a_token_provider_has_as_long_as_a_connection() -> None:
-    """The provider hangs: the connection times out."""
-
-    async def never() -> str:
-        await asyncio.Event().wait()
-        return ""
-
-    settings: dict[str, Any] = {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "OAUTHBEARER",
-        "sasl_oauth_token_provider": never,
-        "socket_connection_setup_timeout_ms": 50,
-    }
-    async with alone() as broker:
-        cluster = Cluster(CommonConfig(bootstrap_servers=broker.address, **settings))
-        with pytest.raises(ConnectionFailedError, match="not connected within 50 ms"):
-            await cluster.refresh()
-        await cluster.close(0)
-
-
-async def test_a_token_that_the_broker_refuses() -> None:
-    """The client answers the broker's JSON; then the broker's error code ends it."""
-
-    async def token() -> str:
-        return "e30.e30."
-
-    answers = [
-        SaslAuthenticateResponse(0, None, b'{"status":"invalid_token"}'),
-        SaslAuthenticateResponse(58, '{"status":"invalid_token"}'),
-    ]
-    settings: dict[str, Any] = {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "OAUTHBEARER",
-        "sasl_oauth_token_provider": token,
-    }
-    handshake = SaslHandshakeResponse(0, ["OAUTHBEARER"])
-    async with FakeBroker() as broker:
-        broker.answers["SaslHandshake"] = lambda asked: asked.reply(handshake)
-        broker.answers["SaslAuthenticate"] = lambda asked: asked.reply(answers.pop(0))
-        error = await refused(broker.address, **settings)
-        assert isinstance(error, SaslAuthenticationError)
-        assert 'OAUTHBEARER: {"status":"invalid_token"}' in str(error)
-        sent = [asked.message.auth_bytes for asked in broker.of("SaslAuthenticate")]
-        assert sent == [b"n,,\1auth=Bearer e30.e30.\1\1", b"\1"]
 
 
 # -- sessions (KIP-368)

@@ -31,7 +31,6 @@ from kohort.client.errors import (
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.metadata import NOTHING, Metadata, read
 from kohort.client.network.reconnecting import Backoff
-from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.apis.k03_metadata import (
     MetadataResponse,
     MetadataResponsePartition,
@@ -236,26 +235,6 @@ async def test_a_node_stops_and_starts_again() -> None:
         await broker.start_node(2)
         broker.move_coordinator("g", 2)
         assert "(node 2)" in await heartbeat_arrives(cluster)
-
-
-async def test_a_node_stops_amid_a_request() -> None:
-    """A pending fetch fails, and the error names the node."""
-    async with served() as (broker, cluster):
-        request = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
-        await cluster.call(1, "CreateTopics", request)
-        broker.move_partition("t", 0, 3)
-        await cluster.watch(["t"])
-        assert cluster.leader("t", 0) == 3
-        rows = [FetchTopic("t", partitions=[FetchPartition(0, partition_max_bytes=1)])]
-        fetch = FetchRequest(None, max_wait_ms=60_000, min_bytes=1, topics=rows)
-        call = cluster.call(3, "Fetch", fetch, versions=(4, 12), lane="fetch")
-        waiting = asyncio.create_task(call)
-        connection = await cluster.connection(3, "fetch")
-        while not connection.in_flight:  # noqa: ASYNC110 - each is one turn of the loop
-            await asyncio.sleep(0)
-        await broker.stop_node(3)
-        with pytest.raises(ConnectionFailedError, match=r"Fetch at .* \(node 3\)"):
-            await waiting
 
 
 async def test_lanes_have_their_own_connections() -> None:

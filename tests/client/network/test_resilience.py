@@ -224,20 +224,6 @@ async def test_an_idle_connection_is_opened_again_without_a_word() -> None:
             assert fake.opened >= 3
 
 
-async def test_a_peer_that_vanished_is_given_up_and_found_again() -> None:
-    """No FIN, no RST: the request times out, and the next one has a new connection."""
-    async with (
-        asyncio.timeout(PATIENCE),
-        alone() as fake,
-        Cluster(config(fake.address)) as cluster,
-    ):
-        with pytest.raises(RequestTimedOutError, match=fake.address):
-            await cluster.call(1, "Heartbeat", HEARTBEAT, timeout_ms=20)
-        fake.answers["Heartbeat"] = alive
-        await cluster.call(1, "Heartbeat", HEARTBEAT)
-        assert fake.opened == 2
-
-
 async def test_a_cluster_is_found_by_ipv6() -> None:
     """As "[::1]:port", which errors show in the same way."""
     try:

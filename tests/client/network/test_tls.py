@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from tests.client.fake_broker import Asked, FakeBroker, peer
 from tests.client.producer_stage import Leader, values
-from tests.client.relay import Relay
 from tests.client.stage import PATIENCE
 
 from kohort.broker.server import Broker
@@ -66,16 +65,36 @@ def trusting(folder: Path, name: str = "here") -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(folder / f"{name}.pem"))
 
 
+async def pass_on(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+    """Passes bytes on until either side ends the connection."""
+    while data := await source.read(65_536):
+        to.write(data)
+        await to.drain()
+    raise ConnectionResetError
+
+
 @contextlib.asynccontextmanager
 async def behind_tls(folder: Path, name: str = "here") -> AsyncIterator[Broker]:
     """A broker with TLS only, at its advertised address."""
+
+    async def serve(
+        requests: asyncio.StreamReader, to_client: asyncio.StreamWriter
+    ) -> None:
+        responses, to_broker = await asyncio.open_connection("127.0.0.1", broker.port)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(pass_on(requests, to_broker))
+                group.create_task(pass_on(responses, to_client))
+        except* OSError:
+            pass
+        finally:
+            to_broker.transport.abort()
+
+    config = {"group.initial.rebalance.delay.ms": 0}
     async with (
-        Relay(theirs(folder, name)) as relay,
-        Broker(
-            {"group.initial.rebalance.delay.ms": 0}, advertise=relay.address
-        ) as broker,
+        peer(serve, theirs(folder, name)) as address,
+        Broker(config, advertise=address) as broker,
     ):
-        relay.target = broker.port
         yield broker
 
 

@@ -12,7 +12,6 @@ from tests.client.producer_stage import (
     producer,
     values,
 )
-from tests.client.relay import LossyRelay
 from tests.client.stage import PATIENCE
 
 from kohort.broker.server import Broker
@@ -77,14 +76,14 @@ async def test_nodes_that_stop_lose_and_repeat_nothing() -> None:
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 async def test_answers_that_are_lost_repeat_nothing(codec: str) -> None:
     """Every third response to Produce is lost: its batch is retried."""
-    async with LossyRelay(every=3) as relay, Broker(advertise=relay.address) as broker:
-        relay.target = broker.port
+    async with Broker() as broker:
+        rule = broker.faults.disconnect("Produce", "after", every=3)
         settings = {"batch_size": 150, "linger_ms": 0, "compression_type": codec}
         async with asyncio.timeout(PATIENCE):
-            async with producer(relay.address, **settings) as sender:
+            async with producer(broker, **settings) as sender:
                 deliveries = await sent(sender, range(300))
                 rows = await asyncio.gather(*deliveries)
-            assert relay.lost > 3
+            assert rule.strikes > 3
         assert_all_are_there_once_and_in_order(broker, 300)
         found = values(broker, "t")
         assert [found[row.offset] for row in rows] == [b"%06d" % n for n in range(300)]
@@ -92,13 +91,13 @@ async def test_answers_that_are_lost_repeat_nothing(codec: str) -> None:
 
 async def test_without_numbers_nothing_is_lost_when_answers_are() -> None:
     """Some is written twice, as with acks=1 without idempotence."""
-    async with LossyRelay(every=3) as relay, Broker(advertise=relay.address) as broker:
-        relay.target = broker.port
+    async with Broker() as broker:
+        rule = broker.faults.disconnect("Produce", "after", every=3)
         settings = {"batch_size": 150, "acks": 1, "enable_idempotence": False}
         async with asyncio.timeout(PATIENCE):
-            async with producer(relay.address, **settings) as sender:
+            async with producer(broker, **settings) as sender:
                 await asyncio.gather(*await sent(sender, range(100)))
-            assert relay.lost
+            assert rule.strikes
         found = values(broker, "t")
         assert set(found) == {b"%06d" % n for n in range(100)}
         assert len(found) > 100

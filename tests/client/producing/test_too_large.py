@@ -17,7 +17,6 @@ from tests.client.producer_stage import (
     records,
     values,
 )
-from tests.client.relay import LossyRelay
 from tests.client.stage import PATIENCE
 
 from kohort.broker.server import Broker
@@ -99,19 +98,15 @@ async def test_one_record_that_is_too_large_fails_alone() -> None:
 async def test_what_is_under_way_behind_it_stays_behind_it() -> None:
     """Five batches in flight, each too large; every third response is lost."""
     settings = {"linger_ms": 5, "batch_size": 3_000, "retry_backoff_ms": 1}
-    async with (
-        asyncio.timeout(PATIENCE),
-        LossyRelay(3) as relay,
-        Broker(advertise=relay.address) as broker,
-    ):
-        relay.target = broker.port
-        await made(relay.address, **LIMITED)
-        async with producer(relay.address, **settings) as sender:
+    async with asyncio.timeout(PATIENCE), Broker() as broker:
+        rule = broker.faults.disconnect("Produce", "after", every=3)
+        await made(broker, **LIMITED)
+        async with producer(broker, **settings) as sender:
             await sender.send_and_wait("t", noise(0))
             for number in range(1, 200):
                 await sender.send("t", noise(number))
             await sender.flush()
-        assert relay.lost > 3
+        assert rule.strikes > 3
         assert values(broker, "t") == [noise(n) for n in range(200)]
 
 

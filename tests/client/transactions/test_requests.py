@@ -78,18 +78,6 @@ async def test_versions(version: int) -> None:
         assert (message.generation_id, message.member_id) == (3, "m")
 
 
-@pytest.mark.parametrize(("version", "numbers"), [(1, [0, 1, 2]), (2, [0, 0, 0])])
-async def test_sequence_numbers(version: int, numbers: list[int]) -> None:
-    """With version 2 each transaction has a new epoch, and begins at 0."""
-    async with Coordinator(version=version) as broker, sender(broker) as to:
-        for _ in numbers:
-            async with to.transaction():
-                await to.send("t", b"x", partition=0)
-        assert [batch.base_sequence for batch in broker.batches] == numbers
-        epochs = [batch.producer_epoch for batch in broker.batches]
-        assert epochs == ([0, 1, 2] if version == 2 else [0, 0, 0])
-
-
 @pytest.mark.parametrize("api", ALL)
 @pytest.mark.parametrize(
     "code",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -210,13 +211,21 @@ async def test_the_last_stable_offset_and_the_lag(scene: Stage) -> None:
 # -- offsets
 
 
-async def test_offsets_are_committed_with_the_records(scene: Stage) -> None:
-    """Consume, transform, produce: the offsets of an abort are not committed."""
+@contextlib.asynccontextmanager
+async def reads(
+    scene: Stage, **settings: Any
+) -> AsyncIterator[tuple[Consumer, Producer[Any, Any], TopicPartition]]:
+    """A member that has read four records, a producer, and the records' partition."""
     source = scene.name("source")
     await scene.fill([4], source)
-    place = TopicPartition(source, 0)
-    async with scene.consumer(source) as consumer, sender(scene) as to:
-        assert len(await take(consumer, 4)) == 4
+    async with scene.consumer(source, **settings) as consumer, sender(scene) as to:
+        await take(consumer, 4)
+        yield consumer, to, TopicPartition(source, 0)
+
+
+async def test_offsets_are_committed_with_the_records(scene: Stage) -> None:
+    """Consume, transform, produce: the offsets of an abort are not committed."""
+    async with reads(scene) as (consumer, to, place):
         for offset, is_good in ((2, True), (4, False)):
             await to.begin_transaction()
             await send(to, scene, f"to {offset}")
@@ -232,15 +241,10 @@ async def test_offsets_are_committed_with_the_records(scene: Stage) -> None:
 
 async def test_pending_offsets_are_waited_for(scene: Stage, sent: SentRequests) -> None:
     """The next owner starts behind a transaction that commits meanwhile (KIP-447)."""
-    source = scene.name("source")
-    await scene.fill([4], source)
-    place = TopicPartition(source, 0)
     async with (
-        scene.consumer(source) as consumer,
-        sender(scene) as to,
+        reads(scene) as (consumer, to, place),
         scene.consumer(retry_backoff_max_ms=10) as other,
     ):
-        await take(consumer, 4)
         await to.begin_transaction()
         group = consumer.group_metadata()
         await to.send_offsets_to_transaction({place: 3}, group)
@@ -268,14 +272,7 @@ async def refused(sent: SentRequests, since: int) -> None:
 
 async def test_a_member_that_lost_its_partitions_commits_nothing(scene: Stage) -> None:
     """Its transaction is aborted, and the producer goes on with the next one."""
-    source = scene.name("source")
-    await scene.fill([4], source)
-    place = TopicPartition(source, 0)
-    async with (
-        scene.consumer(source, enable_auto_commit=False) as consumer,
-        sender(scene) as to,
-    ):
-        await take(consumer, 4)
+    async with reads(scene, enable_auto_commit=False) as (consumer, to, place):
         stale = consumer.group_metadata()
         await consumer.unsubscribe()
         with pytest.raises(CommitFailedError) as caught:
@@ -359,22 +356,6 @@ async def test_close_aborts_an_open_transaction(scene: Stage) -> None:
         await to.begin_transaction()
         await send(to, scene, "lost")
     assert (await in_the_end(scene))[0] == []
-
-
-async def test_a_cancelled_commit_continues(scene: Stage) -> None:
-    """Another call waits for it; the transaction cannot be aborted any more."""
-    async with sender(scene) as to:
-        await to.begin_transaction()
-        await send(to, scene, "kept")
-        commit = asyncio.create_task(to.commit_transaction())
-        await asyncio.sleep(0)
-        commit.cancel()
-        await asyncio.gather(commit, return_exceptions=True)
-        assert commit.cancelled()
-        with pytest.raises(TransactionStateError, match="call commit_transaction"):
-            await to.abort_transaction()
-        await to.commit_transaction()
-    assert (await in_the_end(scene))[0] == ["kept"]
 
 
 # -- wrong use

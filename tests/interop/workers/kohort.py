@@ -24,6 +24,7 @@ from kohort.client import (
     Producer,
     TopicPartition,
 )
+from kohort.client.group.classic.member import ClassicMember
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -112,7 +113,8 @@ class KohortMember(ConsumerRebalanceListener):
     def _leads(self) -> bool:
         # Nothing public shows the leader, which applications do not need.
         group = self.consumer._group  # noqa: SLF001 - see above
-        return group is not None and group.member.is_leader
+        member = None if group is None else group.member
+        return isinstance(member, ClassicMember) and member.is_leader
 
 
 def text_of(part: bytes | None) -> str:

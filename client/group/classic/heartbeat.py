@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kohort.client.group import leave
-from kohort.client.group.events import PollBegan, PollEnded
-from kohort.client.group.member import Member
-from kohort.client.group.state import (
+from kohort.client.group import application
+from kohort.client.group.classic import leave
+from kohort.client.group.classic.member import ClassicMember
+from kohort.client.group.classic.state import (
     COMPLETING_REBALANCE,
     LEAVING,
     PREPARING_REBALANCE,
@@ -23,7 +23,7 @@ neither send heartbeats nor read responses."""
 # -- heartbeats
 
 
-def send(turn: Turn, member: Member) -> None:
+def send(turn: Turn, member: ClassicMember) -> None:
     """Sends a heartbeat, unless one is under way."""
     config = member.config
     is_in = member.state in (COMPLETING_REBALANCE, STABLE)
@@ -41,12 +41,12 @@ def send(turn: Turn, member: Member) -> None:
     turn.send(member, "Heartbeat", request, timeout_ms)
 
 
-def answered(turn: Turn, member: Member, response: HeartbeatResponse) -> None:
+def answered(turn: Turn, member: ClassicMember, response: HeartbeatResponse) -> None:
     """Handles the response to a heartbeat."""
     code = response.error_code
     if not code or code == ErrorCode.REBALANCE_IN_PROGRESS:
         # Counts from the send: the broker cannot have received it earlier.
-        turn.keep_alive(member, member.heartbeat_sent)
+        keep_alive(turn, member, member.heartbeat_sent)
         passed_ms = (turn.now - member.heartbeat_sent) * 1000
         turn.arm_heartbeat(max(member.config.heartbeat_interval_ms - passed_ms, 0))
         if code and member.state is STABLE:
@@ -57,7 +57,7 @@ def answered(turn: Turn, member: Member, response: HeartbeatResponse) -> None:
         leave.expelled(turn, member, "Heartbeat", code)
 
 
-def failed(turn: Turn, member: Member) -> None:
+def failed(turn: Turn, member: ClassicMember) -> None:
     """Sends another heartbeat soon, to the coordinator at that time."""
     turn.forget_coordinator()
     turn.arm_heartbeat(member.config.retry_backoff_ms)
@@ -66,7 +66,28 @@ def failed(turn: Turn, member: Member) -> None:
 # -- session.timeout.ms
 
 
-def session_expired(turn: Turn, member: Member) -> None:
+def keep_alive(turn: Turn, member: ClassicMember, since: float) -> None:
+    """Restarts the session timeout at the time of a request that the broker got."""
+    if member.generation_id < 0:
+        return
+    member.session_deadline = since + member.config.session_timeout_ms / 1000
+    member.stood_still = False
+    watch_session(turn, member)
+
+
+def watch_session(turn: Turn, member: ClassicMember) -> None:
+    """Arms the session's timer, unless it already fires early enough.
+
+    A timer that fires early does no harm, so most signs of life arm none.
+    """
+    armed = member.session_armed
+    at = max(member.session_deadline, turn.now)
+    if armed is None or at < armed:
+        member.session_armed = at
+        turn.arm("session", at)
+
+
+def session_expired(turn: Turn, member: ClassicMember) -> None:
     """Loses the membership: other members may own the partitions by now.
 
     A join that waits is a sign of life, however long it takes. If the process
@@ -77,14 +98,14 @@ def session_expired(turn: Turn, member: Member) -> None:
     if member.generation_id < 0 or is_elsewhere:
         return
     if turn.now < member.session_deadline:
-        turn.watch_session(member)
+        watch_session(turn, member)
         return
     is_late = armed is not None and turn.now - armed >= _STANDSTILL
     if is_late and not member.stood_still:
         member.stood_still = True
         interval = member.config.heartbeat_interval_ms / 1000
         member.session_deadline = turn.now + interval
-        turn.watch_session(member)
+        watch_session(turn, member)
         send(turn, member)
         return
     turn.forget_coordinator()
@@ -95,39 +116,16 @@ def session_expired(turn: Turn, member: Member) -> None:
 # -- max.poll.interval.ms (KIP-62)
 
 
-def poll_began(turn: Turn, member: Member, _: PollBegan) -> None:
-    """Stops the poll timer; a running listener has its own."""
-    member.is_polling = True
-    member.awaits_poll = False
-    if member.call is not None:
-        turn.restart_poll_timer(member)
-
-
-def poll_ended(turn: Turn, member: Member, _: PollEnded) -> None:
-    """Starts the poll timer, until the next poll."""
-    member.is_polling = False
-    turn.restart_poll_timer(member)
-
-
-def poll_expired(turn: Turn, member: Member) -> None:
+def poll_expired(turn: Turn, member: ClassicMember) -> None:
     """Leaves the group, as the application or its listener is stuck.
 
     Static members only stop their heartbeats, and keep their place until their
     session times out (KIP-345).
     """
-    member.poll_armed = False
-    is_waiting = member.is_polling and member.call is None
-    if is_waiting or member.subscription is None or member.is_leaving:
+    reason = application.poll_expired(turn, member)
+    if reason is None:
         return
-    if turn.now < member.poll_deadline:
-        member.poll_armed = True
-        turn.arm("poll", member.poll_deadline)
-        return
-    interval_ms = member.config.max_poll_interval_ms
-    what = "the listener took longer than" if member.is_polling else "no poll within"
-    reason = f"{what} max.poll.interval.ms ({interval_ms} ms)"
     if member.member_id and member.config.group_instance_id is None:
         # Not awaited: the member continues without the response.
         member.settle(leave.send(turn, member, reason))
-    member.awaits_poll = True
     leave.lose(turn, member, reason, keeps_id=False)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from kohort.client.assignors.contract import Assignor, MemberSubscription
 from kohort.client.assignors.serialization import encode_subscription
-from kohort.client.group import leave, sync
-from kohort.client.group.effects import CallKind
-from kohort.client.group.member import Member
-from kohort.client.group.state import (
+from kohort.client.group.classic import heartbeat, leave, sync
+from kohort.client.group.classic.member import ClassicMember
+from kohort.client.group.classic.state import (
     COMPLETING_REBALANCE,
     PREPARING_REBALANCE,
     STABLE,
     UNJOINED,
 )
+from kohort.client.group.effects import CallKind
 from kohort.client.group.turn import COORDINATOR_AWAY, Turn
 from kohort.protocol.apis.k11_join_group import (
     JoinGroupRequest,
@@ -30,7 +30,7 @@ _PASSING = COORDINATOR_AWAY | {
 """Errors of JoinGroup after which the member joins again; others end it."""
 
 
-def is_due(member: Member) -> bool:
+def is_due(member: ClassicMember) -> bool:
     """Returns whether the member has to join, and can."""
     if member.state is STABLE:
         if member.rejoin_reason is None and member.assigned_by is not None:
@@ -45,7 +45,7 @@ def is_due(member: Member) -> bool:
     )
 
 
-def prepare(turn: Turn, member: Member) -> None:
+def prepare(turn: Turn, member: ClassicMember) -> None:
     """Revokes the partitions that it cannot keep, then sends JoinGroup.
 
     Eager members revoke all of them, cooperative ones those of topics that they do
@@ -60,7 +60,7 @@ def prepare(turn: Turn, member: Member) -> None:
         _send(turn, member)
 
 
-def _send(turn: Turn, member: Member) -> None:
+def _send(turn: Turn, member: ClassicMember) -> None:
     config = member.config
     assert member.subscription is not None
     member.join_reason, member.rejoin_reason = member.rejoin_reason or "", None
@@ -83,7 +83,7 @@ def _send(turn: Turn, member: Member) -> None:
     turn.send(member, "JoinGroup", request, member.rebalance_wait_ms)
 
 
-def _metadata(member: Member, assignor: Assignor) -> bytes:
+def _metadata(member: ClassicMember, assignor: Assignor) -> bytes:
     """The subscription in the metadata of a JoinGroup protocol."""
     subscription = MemberSubscription(
         member.subscription or (),
@@ -95,7 +95,7 @@ def _metadata(member: Member, assignor: Assignor) -> bytes:
     return encode_subscription(subscription)
 
 
-def answered(turn: Turn, member: Member, response: JoinGroupResponse) -> None:
+def answered(turn: Turn, member: ClassicMember, response: JoinGroupResponse) -> None:
     """Handles the response to JoinGroup."""
     code = response.error_code
     if code == ErrorCode.NONE:
@@ -114,13 +114,13 @@ def answered(turn: Turn, member: Member, response: JoinGroupResponse) -> None:
         reason = "the group does not know the member"
         leave.lose(turn, member, reason, keeps_id=False)
     else:
-        turn.keep_alive(member, turn.now)
+        heartbeat.keep_alive(turn, member, turn.now)
         if code in COORDINATOR_AWAY:
             turn.forget_coordinator()
         turn.retry(member)
 
 
-def failed(turn: Turn, member: Member, *, was_waiting: bool) -> None:
+def failed(turn: Turn, member: ClassicMember, *, was_waiting: bool) -> None:
     """Joins again after a JoinGroup without a response.
 
     `was_waiting`: whether the connection broke after the request was sent.
@@ -129,15 +129,15 @@ def failed(turn: Turn, member: Member, *, was_waiting: bool) -> None:
     member.rejoin_for(member.join_reason)
     if was_waiting:
         # While the coordinator holds the join, the session cannot expire.
-        turn.keep_alive(member, turn.now)
+        heartbeat.keep_alive(turn, member, turn.now)
     else:
         # The join may never have arrived: the last heartbeat counts.
-        turn.watch_session(member)
+        heartbeat.watch_session(turn, member)
     turn.forget_coordinator()
     turn.retry(member)
 
 
-def _joined(turn: Turn, member: Member, response: JoinGroupResponse) -> None:
+def _joined(turn: Turn, member: ClassicMember, response: JoinGroupResponse) -> None:
     offered = {assignor.name for assignor in member.assignors}
     is_consumer = response.protocol_type in (None, PROTOCOL_TYPE)
     if not is_consumer or response.protocol_name not in offered:
@@ -149,7 +149,7 @@ def _joined(turn: Turn, member: Member, response: JoinGroupResponse) -> None:
     member.protocol_name = response.protocol_name
     member.attempts = 0
     member.transition(COMPLETING_REBALANCE)
-    turn.keep_alive(member, turn.now)
+    heartbeat.keep_alive(turn, member, turn.now)
     turn.arm_heartbeat(member.config.heartbeat_interval_ms)
     turn.notice(member, "generation_joined", leader=response.leader)
     member.follow()

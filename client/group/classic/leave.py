@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from kohort.client.group.effects import CallKind, Ended, Fail
-from kohort.client.group.member import NOTHING, Member
-from kohort.client.group.state import (
+from kohort.client.group.classic.member import ClassicMember
+from kohort.client.group.classic.state import (
     ENDED,
     LEAVING,
     PREPARING_REBALANCE,
     UNJOINED,
 )
+from kohort.client.group.effects import CallKind, Ended, Fail
+from kohort.client.group.member import NOTHING
 from kohort.client.group.turn import Turn
 from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
@@ -33,7 +34,7 @@ Otherwise rebalances would wait for the pending member."""
 # -- leaving
 
 
-def leave(turn: Turn, member: Member) -> None:
+def leave(turn: Turn, member: ClassicMember) -> None:
     """Revokes all partitions, then sends LeaveGroup."""
     if member.state is LEAVING:
         return
@@ -59,14 +60,14 @@ def leave(turn: Turn, member: Member) -> None:
     send(turn, member, reason)
 
 
-def _awaits_id(turn: Turn, member: Member) -> bool:
+def _awaits_id(turn: Turn, member: ClassicMember) -> bool:
     if member.leave_deadline is None:
         member.leave_deadline = turn.now + _ID_GRACE
         turn.arm("leave", member.leave_deadline)
     return turn.now < member.leave_deadline
 
 
-def send(turn: Turn, member: Member, reason: str) -> int:
+def send(turn: Turn, member: ClassicMember, reason: str) -> int:
     """Sends LeaveGroup; returns its token."""
     config = member.config
     identity = MemberIdentity(
@@ -78,7 +79,7 @@ def send(turn: Turn, member: Member, reason: str) -> int:
     return turn.send(member, "LeaveGroup", request, config.request_timeout_ms)
 
 
-def left(turn: Turn, member: Member) -> None:
+def left(turn: Turn, member: ClassicMember) -> None:
     """Ends the membership, even if LeaveGroup was refused.
 
     A coordinator that refuses does not know the member, or removes it when its
@@ -88,12 +89,12 @@ def left(turn: Turn, member: Member) -> None:
     member.follow()
     member.target = None
     member.leave_deadline = None
+    member.unsubscribed = False
     if member.closed is not None or member.has_failed:
         member.transition(ENDED)
         turn.effects.append(Ended())
         return
     member.transition(UNJOINED)
-    member.unsubscribed = False
     is_subscribed = member.subscription is not None
     member.rejoin_reason = "the consumer subscribes" if is_subscribed else None
 
@@ -101,7 +102,7 @@ def left(turn: Turn, member: Member) -> None:
 # -- loss and failure
 
 
-def lose(turn: Turn, member: Member, reason: str, *, keeps_id: bool) -> None:
+def lose(turn: Turn, member: ClassicMember, reason: str, *, keeps_id: bool) -> None:
     """Loses all partitions, since other members may own them, and joins again."""
     revoking: set[tuple[str, int]] = set()
     if member.call is not None and member.call.kind is CallKind.REVOKED:
@@ -120,7 +121,7 @@ def lose(turn: Turn, member: Member, reason: str, *, keeps_id: bool) -> None:
     turn.retry(member, at_once=True)
 
 
-def expelled(turn: Turn, member: Member, api: str, code: int) -> None:
+def expelled(turn: Turn, member: ClassicMember, api: str, code: int) -> None:
     """Handles the error of a heartbeat, a sync or a commit about the membership."""
     if code == ErrorCode.UNKNOWN_MEMBER_ID:
         lose(turn, member, "the group does not know the member", keeps_id=False)
@@ -131,7 +132,11 @@ def expelled(turn: Turn, member: Member, api: str, code: int) -> None:
 
 
 def fail(
-    turn: Turn, member: Member, api: str, code: int, error: Exception | None = None
+    turn: Turn,
+    member: ClassicMember,
+    api: str,
+    code: int,
+    error: Exception | None = None,
 ) -> None:
     """Fails the membership: with an error code, or 0 and an exception."""
     if not member.has_failed:

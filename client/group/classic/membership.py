@@ -1,4 +1,4 @@
-"""The member's side of the group protocol: takes events, returns effects.
+"""The member's side of the classic protocol: takes events, returns effects.
 
 Pure: no clock, no socket, no randomness, no futures. Each event comes with the time,
 and the driver that performs the effects adds jitter to timers. The member acts as
@@ -14,10 +14,10 @@ From a subscription to an assignment:
    listener revoke partitions that are not in it, then owns it. After a revocation it
    goes back to 1.
 
-Heartbeats, commits, timers and metadata ask for another join (`Member.rejoin_for`)
-or take the membership away (`leave.lose`). After each event `handle` begins the next
-step, so that the order is always the same: the running call of the listener, lost
-partitions, leaving, a new assignment, a join.
+Heartbeats, commits, timers and metadata ask for another join (`rejoin_for`) or take
+the membership away (`leave.lose`). After each event `handle` begins the next step, so
+that the order is always the same: the running call of the listener, lost partitions,
+leaving, a new assignment, a join.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kohort.client.group import heartbeat, join, leave, sync
+from kohort.client.group import application
+from kohort.client.group.classic import heartbeat, join, leave, sync
+from kohort.client.group.classic.member import ClassicMember
+from kohort.client.group.classic.state import COMPLETING_REBALANCE, ENDED, STABLE
 from kohort.client.group.effects import CallKind, Effect
 from kohort.client.group.events import (
     Answered,
-    AssignmentFailed,
-    AssignmentMade,
     Closed,
     CommitRefused,
     Event,
@@ -44,13 +45,12 @@ from kohort.client.group.events import (
     Subscribed,
     Unsubscribed,
 )
-from kohort.client.group.member import NOTHING, Member
-from kohort.client.group.state import COMPLETING_REBALANCE, ENDED, STABLE
+from kohort.client.group.member import NOTHING
 from kohort.client.group.turn import Turn
 from kohort.protocol.errors import ErrorCode
 
 
-def handle(member: Member, event: Event, now: float) -> list[Effect]:
+def handle(member: ClassicMember, event: Event, now: float) -> list[Effect]:
     """Takes an event, then begins the next step.
 
     Args:
@@ -71,7 +71,7 @@ def handle(member: Member, event: Event, now: float) -> list[Effect]:
     elif member.lost:
         lost, member.lost = member.lost, NOTHING
         turn.call_listener(member, CallKind.LOST, lost)
-    elif member.closed is not None or member.unsubscribed or member.has_failed:
+    elif member.is_leaving:
         leave.leave(turn, member)
     elif member.target is not None:
         sync.take_assignment(turn, member, member.target)
@@ -83,7 +83,7 @@ def handle(member: Member, event: Event, now: float) -> list[Effect]:
 # -- the application
 
 
-def _subscribed(turn: Turn, member: Member, event: Subscribed) -> None:
+def _subscribed(turn: Turn, member: ClassicMember, event: Subscribed) -> None:
     topics = tuple(dict.fromkeys(event.topics))
     before, member.subscription = member.subscription, topics
     if before is None:
@@ -96,57 +96,37 @@ def _subscribed(turn: Turn, member: Member, event: Subscribed) -> None:
         member.topics = frozenset(topics)
 
 
-def _unsubscribed(_: Turn, member: Member, __: Unsubscribed) -> None:
-    member.subscription = None
-    member.rejoin_reason = None
-    member.unsubscribed = True
-
-
-def _closed(_: Turn, member: Member, event: Closed) -> None:
-    if member.closed is None:
-        member.closed = event
-
-
-def _rebalance_enforced(_: Turn, member: Member, event: RebalanceEnforced) -> None:
+def _rebalance_enforced(
+    _: Turn, member: ClassicMember, event: RebalanceEnforced
+) -> None:
     if member.subscription is not None:
         member.rejoin_for(event.reason)
 
 
-def _metadata_changed(_: Turn, member: Member, event: MetadataChanged) -> None:
+def _metadata_changed(_: Turn, member: ClassicMember, event: MetadataChanged) -> None:
     member.partitions = dict(event.partitions)
-
-
-def _listener_done(_: Turn, member: Member, event: ListenerDone) -> None:
-    call = member.call
-    if call is None or call.token != event.token:
-        return
-    member.call = None
-    if call.kind is CallKind.REVOKED:
-        member.owned -= set(call.partitions)
-    if member.is_polling:
-        # Even if the call was too slow: the application polls now.
-        member.awaits_poll = False
 
 
 # -- the coordinator
 
 
-_ANSWERED: dict[str, Callable[[Turn, Member, Any], None]] = {
+_ANSWERED: dict[str, Callable[[Turn, ClassicMember, Any], None]] = {
     "JoinGroup": join.answered,
     "SyncGroup": sync.answered,
     "Heartbeat": heartbeat.answered,
+    "MakeAssignment": sync.assignment_made,
     "LeaveGroup": lambda turn, member, _: leave.left(turn, member),
 }
 
 
-def _answered(turn: Turn, member: Member, event: Answered) -> None:
+def _answered(turn: Turn, member: ClassicMember, event: Answered) -> None:
     """Handles a response; ignores one that is no longer awaited."""
     api = member.settle(event.token)
     if api is not None:
         _ANSWERED[api](turn, member, event.response)
 
 
-def _failed(turn: Turn, member: Member, event: Failed) -> None:
+def _failed(turn: Turn, member: ClassicMember, event: Failed) -> None:
     """Handles a request without a response; keeps the membership while possible."""
     api = member.settle(event.token)
     if api is None:
@@ -163,7 +143,7 @@ def _failed(turn: Turn, member: Member, event: Failed) -> None:
         sync.failed(turn, member)
 
 
-def _commit_refused(turn: Turn, member: Member, event: CommitRefused) -> None:
+def _commit_refused(turn: Turn, member: ClassicMember, event: CommitRefused) -> None:
     """Handles the error of a commit, without waiting for the next heartbeat."""
     is_current = event.generation_id == member.generation_id
     if not is_current or member.state not in (COMPLETING_REBALANCE, STABLE):
@@ -177,7 +157,7 @@ def _commit_refused(turn: Turn, member: Member, event: CommitRefused) -> None:
 # -- timers
 
 
-def _expired(turn: Turn, member: Member, event: Expired) -> None:
+def _expired(turn: Turn, member: ClassicMember, event: Expired) -> None:
     if event.key == "heartbeat":
         heartbeat.send(turn, member)
     elif event.key == "session":
@@ -189,19 +169,17 @@ def _expired(turn: Turn, member: Member, event: Expired) -> None:
         member.retry_at = None
 
 
-_HANDLERS: dict[type, Callable[[Turn, Member, Any], None]] = {
+_HANDLERS: dict[type, Callable[[Turn, ClassicMember, Any], None]] = {
     Subscribed: _subscribed,
-    Unsubscribed: _unsubscribed,
-    Closed: _closed,
+    Unsubscribed: application.unsubscribed,
+    Closed: application.closed,
     RebalanceEnforced: _rebalance_enforced,
     MetadataChanged: _metadata_changed,
-    ListenerDone: _listener_done,
-    PollBegan: heartbeat.poll_began,
-    PollEnded: heartbeat.poll_ended,
+    ListenerDone: application.listener_done,
+    PollBegan: application.poll_began,
+    PollEnded: application.poll_ended,
     Answered: _answered,
     Failed: _failed,
     CommitRefused: _commit_refused,
-    AssignmentMade: sync.assignment_made,
-    AssignmentFailed: sync.assignment_failed,
     Expired: _expired,
 }

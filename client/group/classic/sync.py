@@ -10,11 +10,11 @@ from kohort.client.assignors.serialization import (
     decode_subscription,
     encode_assignment,
 )
-from kohort.client.group import leave
-from kohort.client.group.effects import CallKind, MakeAssignment
-from kohort.client.group.events import AssignmentFailed, AssignmentMade
-from kohort.client.group.member import Member
-from kohort.client.group.state import STABLE, UNJOINED
+from kohort.client.group.classic import heartbeat, leave
+from kohort.client.group.classic.assignment import AssignmentMade, MakeAssignment
+from kohort.client.group.classic.member import ClassicMember
+from kohort.client.group.classic.state import STABLE, UNJOINED
+from kohort.client.group.effects import CallKind, Compute
 from kohort.client.group.turn import COORDINATOR_AWAY, Turn
 from kohort.protocol.apis.k11_join_group import JoinGroupResponse
 from kohort.protocol.apis.k14_sync_group import (
@@ -29,7 +29,7 @@ from kohort.protocol.messages import WireError
 # -- the leader
 
 
-def lead(turn: Turn, member: Member, response: JoinGroupResponse) -> None:
+def lead(turn: Turn, member: ClassicMember, response: JoinGroupResponse) -> None:
     """Asks for an assignment to all members of the generation."""
     subscriptions = {}
     topics = set(member.subscription or ())
@@ -48,27 +48,18 @@ def lead(turn: Turn, member: Member, response: JoinGroupResponse) -> None:
     member.pending[token] = "MakeAssignment"
     name = response.protocol_name or ""
     is_skipped = response.skip_assignment
-    turn.effects.append(
-        MakeAssignment(token, name, subscriptions, sorted(topics), is_skipped)
-    )
+    task = MakeAssignment(name, subscriptions, sorted(topics), is_skipped)
+    turn.effects.append(Compute(token, task))
 
 
-def assignment_made(turn: Turn, member: Member, event: AssignmentMade) -> None:
+def assignment_made(turn: Turn, member: ClassicMember, made: AssignmentMade) -> None:
     """Sends the assignment to the group."""
-    if member.settle(event.token) is None:
-        return
-    member.assigned_by = dict(event.partitions)
+    member.assigned_by = dict(made.partitions)
     member.partitions = member.assigned_by | member.partitions
-    send(turn, member, event.assignments.items())
+    send(turn, member, made.assignments.items())
 
 
-def assignment_failed(turn: Turn, member: Member, event: AssignmentFailed) -> None:
-    """Fails the member, as its assignor failed."""
-    if member.settle(event.token) is not None:
-        leave.fail(turn, member, "SyncGroup", 0, event.error)
-
-
-def changed_partitions(member: Member) -> str | None:
+def changed_partitions(member: ClassicMember) -> str | None:
     """The leader's reason to assign again; None if no topic has changed."""
     known, assigned_by = member.partitions, member.assigned_by or {}
     if known == assigned_by:
@@ -84,7 +75,7 @@ def changed_partitions(member: Member) -> str | None:
 
 def send(
     turn: Turn,
-    member: Member,
+    member: ClassicMember,
     assignments: Iterable[tuple[str, Sequence[TopicPartition]]] = (),
 ) -> None:
     """Sends SyncGroup; the leader's has the assignments by member id."""
@@ -103,7 +94,7 @@ def send(
     turn.send(member, "SyncGroup", request, member.rebalance_wait_ms)
 
 
-def answered(turn: Turn, member: Member, response: SyncGroupResponse) -> None:
+def answered(turn: Turn, member: ClassicMember, response: SyncGroupResponse) -> None:
     """Handles the response to SyncGroup."""
     code = response.error_code
     if code == ErrorCode.NONE:
@@ -115,14 +106,14 @@ def answered(turn: Turn, member: Member, response: SyncGroupResponse) -> None:
     elif code in COORDINATOR_AWAY:
         member.transition(UNJOINED)
         member.rejoin_for("the coordinator has moved")
-        turn.keep_alive(member, turn.now)
+        heartbeat.keep_alive(turn, member, turn.now)
         turn.forget_coordinator()
         turn.retry(member)
     else:
         leave.expelled(turn, member, "SyncGroup", code)
 
 
-def failed(turn: Turn, member: Member) -> None:
+def failed(turn: Turn, member: ClassicMember) -> None:
     """Joins again after a SyncGroup without a response."""
     member.transition(UNJOINED)
     member.rejoin_for(member.join_reason)
@@ -130,7 +121,7 @@ def failed(turn: Turn, member: Member) -> None:
     turn.retry(member)
 
 
-def _synced(turn: Turn, member: Member, response: SyncGroupResponse) -> None:
+def _synced(turn: Turn, member: ClassicMember, response: SyncGroupResponse) -> None:
     name = response.protocol_name
     if response.protocol_type not in (None, PROTOCOL_TYPE) or (
         name is not None and name != member.protocol_name
@@ -144,7 +135,7 @@ def _synced(turn: Turn, member: Member, response: SyncGroupResponse) -> None:
         leave.fail(turn, member, "SyncGroup", 0, error)
         return
     member.transition(STABLE)
-    turn.keep_alive(member, turn.now)
+    heartbeat.keep_alive(turn, member, turn.now)
     if member.unwanted(target):
         # The leader assigned by an earlier subscription. The join claimed the owned
         # partitions, so no other member has got them.
@@ -156,7 +147,7 @@ def _synced(turn: Turn, member: Member, response: SyncGroupResponse) -> None:
 
 
 def take_assignment(
-    turn: Turn, member: Member, target: frozenset[TopicPartition]
+    turn: Turn, member: ClassicMember, target: frozenset[TopicPartition]
 ) -> None:
     """Revokes partitions that are not in the assignment, then owns it (KIP-429).
 

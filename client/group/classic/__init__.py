@@ -1,0 +1,1 @@
+"""The member's side of the classic protocol: JoinGroup, SyncGroup, Heartbeat."""
