@@ -18,15 +18,15 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kohort.broker.coordinator.state import STABLE, GroupState
+from kohort.broker.coordinator.classic.state import STABLE, GroupState
 from kohort.broker.events.render import assigned
 from kohort.control import group_views
 from kohort.control.group_members import MemberName, listed, rows_of
 from kohort.control.states import state_named
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.group import Group as CoordinatedGroup
-    from kohort.broker.coordinator.member import Member
+    from kohort.broker.coordinator.classic.group import Group as CoordinatedGroup
+    from kohort.broker.coordinator.classic.member import Member
     from kohort.broker.events.delivery.values import Open
     from kohort.broker.events.seen import Seen
     from kohort.broker.notice import Notice

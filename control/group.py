@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kohort.broker.clock import ns
 from kohort.broker.cluster.cluster import ClusterError
-from kohort.broker.coordinator.state import GroupState
+from kohort.broker.coordinator.classic.state import GroupState
 from kohort.broker.topics.topic import NO_NODE
 from kohort.control import conditions, group_moves, group_views
 from kohort.control.conditions import PATIENCE_S
@@ -40,8 +40,8 @@ from kohort.control.held_back import waiting
 from kohort.control.power import PowerError, UnknownGroupError, next_node
 
 if TYPE_CHECKING:
+    from kohort.broker.coordinator.classic.group import Group as CoordinatedGroup
     from kohort.broker.coordinator.events import Command
-    from kohort.broker.coordinator.group import Group as CoordinatedGroup
     from kohort.broker.events.delivery.values import Delivery
     from kohort.broker.server import Broker
     from kohort.broker.shards.shard import Shard

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import Member
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.member import Member
 from kohort.broker.notice import Who
 from kohort.control.group_views import by_topic
 

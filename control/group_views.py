@@ -10,10 +10,10 @@ from kohort.broker.coordinator.appends import committed_offsets
 from kohort.broker.events.render import assigned
 
 if TYPE_CHECKING:
+    from kohort.broker.coordinator.classic.group import Group
+    from kohort.broker.coordinator.classic.member import Member
     from kohort.broker.coordinator.committed import OffsetEntry
     from kohort.broker.coordinator.coordinator import Coordinator
-    from kohort.broker.coordinator.group import Group
-    from kohort.broker.coordinator.member import Member
     from kohort.broker.events.delivery.partition import PartitionDelivery
     from kohort.broker.log.partition import Partition as Log
     from kohort.broker.server import Broker

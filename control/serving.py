@@ -37,9 +37,9 @@ _LOADING_PAUSE_S = 0.005
 _LOADED_LATER = (
     "kohort.protocol.records",
     "kohort.broker.log.partition",
-    "kohort.broker.coordinator.group",
+    "kohort.broker.coordinator.classic.group",
     "kohort.broker.coordinator.notices",
-    "kohort.broker.coordinator.rebalance",
+    "kohort.broker.coordinator.classic.rebalance",
     "kohort.broker.coordinator.coordinator",
     "kohort.broker.shards.timers",
     "kohort.broker.shards.driver",

@@ -160,7 +160,7 @@ def closure(arrows: dict[str, set[str]], start: str) -> set[str]:
 def test_the_modules_are_found() -> None:
     """The other scenes have something to check."""
     assert {"kohort.protocol.messages", "kohort.control.cli"} <= set(MODULES)
-    assert layer("kohort.broker.coordinator.group") == "coordinator"
+    assert layer("kohort.broker.coordinator.classic.group") == "coordinator"
     assert "kohort.broker.config" in imports(MODULES["kohort.broker.server"])
     assert package("kohort.control.cli") == "control"
 

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from kohort.broker import telemetry
 from kohort.broker.cluster.cluster import Cluster
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import Protocols
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.member import Protocols
 from kohort.broker.events.bus import Events, Reader
 from kohort.broker.events.remembered import REMEMBERED
 from kohort.broker.events.seen import Seen

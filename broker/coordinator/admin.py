@@ -8,14 +8,14 @@ from kohort.broker.coordinator.appends import (
     committed_group,
     committed_groups,
 )
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.state import DEAD, EMPTY, STABLE
 from kohort.broker.coordinator.effects import (
     DeleteGroupResult,
     DescribeGroupResult,
     ListGroupsResult,
 )
 from kohort.broker.coordinator.events import DeleteGroup, DescribeGroup, ListGroups
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.state import DEAD, EMPTY, STABLE
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.errors import ErrorCode
 

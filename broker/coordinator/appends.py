@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
 
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.member import Protocols
 from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
 from kohort.broker.coordinator.effects import Append, Effect, Written
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import Protocols
 from kohort.protocol.slotted import slotted
 
 

@@ -44,19 +44,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from kohort.broker.coordinator import (
-    admin,
-    join,
-    leave,
-    notices,
-    offsets,
-    powers,
-    rebalance,
-    removal,
-    static,
-    sync,
-    transactional_offsets,
-)
+from kohort.broker.coordinator import admin, notices, offsets, transactional_offsets
 from kohort.broker.coordinator.appends import (
     Appends,
     Assigned,
@@ -64,6 +52,16 @@ from kohort.broker.coordinator.appends import (
     Replaced,
     committed_group,
 )
+from kohort.broker.coordinator.classic import (
+    join,
+    leave,
+    powers,
+    rebalance,
+    removal,
+    static,
+    sync,
+)
+from kohort.broker.coordinator.classic.group import HEARTBEAT_RESULTS, Group
 from kohort.broker.coordinator.effects import (
     Arm,
     Effect,
@@ -102,7 +100,6 @@ from kohort.broker.coordinator.events import (
     TriggerRebalance,
     Unmute,
 )
-from kohort.broker.coordinator.group import HEARTBEAT_RESULTS, Group
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.pending import OpenTransactions

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
-from kohort.broker.coordinator.state import GroupState
+from kohort.broker.coordinator.classic.state import GroupState
 from kohort.broker.notice import Client
 from kohort.protocol.slotted import slotted
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kohort.broker.coordinator import notices, pending, rebalance
+from kohort.broker.coordinator import notices, pending
+from kohort.broker.coordinator.classic import rebalance
+from kohort.broker.coordinator.classic.group import Group, Pending
 from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
 from kohort.broker.coordinator.effects import (
     GroupRecord,
@@ -20,7 +22,6 @@ from kohort.broker.coordinator.effects import (
     Record,
     TransactionEnd,
 )
-from kohort.broker.coordinator.group import Group, Pending
 from kohort.broker.coordinator.pending import OpenTransactions
 from kohort.broker.coordinator.turn import Cause, Turn
 

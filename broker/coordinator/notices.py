@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.member import Member
+from kohort.broker.coordinator.classic.state import DEAD, EMPTY, PREPARING_REBALANCE
 from kohort.broker.coordinator.effects import (
     Append,
     Effect,
@@ -31,10 +34,7 @@ from kohort.broker.coordinator.events import (
     LeavingMember,
     Offsets,
 )
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import Member
 from kohort.broker.coordinator.pending import OpenCommit
-from kohort.broker.coordinator.state import DEAD, EMPTY, PREPARING_REBALANCE
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.broker.notice import Notice, Who, make
 from kohort.protocol.consumer import PROTOCOL_TYPE

@@ -15,6 +15,14 @@ from kohort.broker.coordinator.appends import (
     committed_offsets,
     unstable_offsets,
 )
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.state import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+)
 from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
 from kohort.broker.coordinator.effects import (
     CommitRecords,
@@ -35,16 +43,8 @@ from kohort.broker.coordinator.events import (
     Offsets,
     TopicsDeleted,
 )
-from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.java_hash import java_length
 from kohort.broker.coordinator.settings import GroupSettings
-from kohort.broker.coordinator.state import (
-    COMPLETING_REBALANCE,
-    DEAD,
-    EMPTY,
-    PREPARING_REBALANCE,
-    STABLE,
-)
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.consumer import PROTOCOL_TYPE
 from kohort.protocol.errors import ErrorCode

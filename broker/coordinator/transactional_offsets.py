@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from kohort.broker.coordinator import notices, offsets, pending
 from kohort.broker.coordinator.appends import Changed, GroupChange
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.state import EMPTY
 from kohort.broker.coordinator.effects import CommitRecords, CommitResult
 from kohort.broker.coordinator.events import CommitInTransaction, TransactionEnded
-from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.pending import OpenTransactions
-from kohort.broker.coordinator.state import EMPTY
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.errors import ErrorCode
 

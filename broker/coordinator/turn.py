@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kohort.broker.coordinator.appends import Appends, Changed, Completion, Waiting
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.member import NEVER, Member
 from kohort.broker.coordinator.effects import (
     Arm,
     Disarm,
@@ -18,9 +20,7 @@ from kohort.broker.coordinator.effects import (
     Written,
 )
 from kohort.broker.coordinator.events import TimerKey
-from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.lasting import Lasting
-from kohort.broker.coordinator.member import NEVER, Member
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.notice import Who, make
 from kohort.protocol.slotted import slotted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Final
 
-from kohort.broker.coordinator.state import GroupState
+from kohort.broker.coordinator.classic.state import GroupState
 from kohort.broker.faults.rule import Rule
 from kohort.broker.long_work import Pace
 from kohort.broker.request import Request

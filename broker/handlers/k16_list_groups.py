@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from kohort.broker.coordinator.admin import GROUP_TYPE
+from kohort.broker.coordinator.classic.state import GroupState
 from kohort.broker.coordinator.events import ListGroups
-from kohort.broker.coordinator.state import GroupState
 from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from kohort.broker.notice import Notice
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.group import Group
-    from kohort.broker.coordinator.member import Member
+    from kohort.broker.coordinator.classic.group import Group
+    from kohort.broker.coordinator.classic.member import Member
 
 MOST_MEMBERS: Final = 1_000
 """Members remembered per connection; a client has one. The oldest are dropped."""

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, Protocol, cast
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, Timer
+from kohort.broker.coordinator.classic.group import Group
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
     Append,
@@ -47,7 +48,6 @@ from kohort.broker.coordinator.events import (
     Sync,
     TimerKey,
 )
-from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.offsets import COMMITTED
 from kohort.broker.log.store import StorageError

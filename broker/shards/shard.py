@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, ns
+from kohort.broker.coordinator.classic.group import Group
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import CommitRecords, Reply, Written
 from kohort.broker.coordinator.events import (
@@ -14,7 +15,6 @@ from kohort.broker.coordinator.events import (
     TopicsDeleted,
     TransactionEnded,
 )
-from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.events.bus import Events
 from kohort.broker.log.ended_transactions import EndMarker

@@ -34,9 +34,9 @@ from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from kohort.broker.coordinator.classic.group import Group
+    from kohort.broker.coordinator.classic.member import Member
     from kohort.broker.coordinator.coordinator import Coordinator
-    from kohort.broker.coordinator.group import Group
-    from kohort.broker.coordinator.member import Member
     from kohort.broker.log.ended_transactions import EndMarker
     from kohort.broker.log.producers import Verification
     from kohort.broker.notice import Notice

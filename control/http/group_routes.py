@@ -9,7 +9,7 @@ from typing import Final, cast
 from aiohttp import web
 from msgspec import UNSET
 
-from kohort.broker.coordinator.state import GroupState
+from kohort.broker.coordinator.classic.state import GroupState
 from kohort.broker.long_work import Pace
 from kohort.broker.server import Broker
 from kohort.control.conditions import (

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from kohort.broker.clock import ns
 from kohort.broker.cluster.cluster import Cluster
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import NEVER
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.member import NEVER
 
 MOST_ROWS: Final = 5_000
 """Most members of one sample; the others come with the next one."""

@@ -9,6 +9,7 @@ from tests.coordinator.driver import SIMPLE, Driver, Pending
 from tests.coordinator.member import Member, Members, assign
 from tests.coordinator.requests import start_commit, start_leave
 
+from kohort.broker.coordinator.classic.state import GroupState
 from kohort.broker.coordinator.effects import (
     CommandResult,
     CommitResult,
@@ -39,7 +40,6 @@ from kohort.broker.coordinator.events import (
     TriggerRebalance,
     Unmute,
 )
-from kohort.broker.coordinator.state import GroupState
 from kohort.protocol.errors import ErrorCode
 
 

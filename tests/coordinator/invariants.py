@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from kohort.broker.coordinator.classic.group import Group, Pending
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
     GroupRecord,
@@ -18,7 +19,6 @@ from kohort.broker.coordinator.effects import (
     TransactionEnd,
 )
 from kohort.broker.coordinator.events import TimerKey
-from kohort.broker.coordinator.group import Group, Pending
 from kohort.broker.coordinator.load import Found, Loading
 
 _Key = tuple[str, str, int]

@@ -10,10 +10,10 @@ from tests.coordinator.context import Context
 from tests.coordinator.driver import START
 from tests.coordinator.member import assign, protocols, subscribed
 
+from kohort.broker.coordinator.classic.group import Group
 from kohort.broker.coordinator.coordinator import CHECK_PAUSE
 from kohort.broker.coordinator.effects import OffsetRecord
 from kohort.broker.coordinator.events import TopicsDeleted
-from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.offsets import CHECKED_AT_ONCE, COST_OF_GROUP
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.protocol.consumer import Subscription, encode

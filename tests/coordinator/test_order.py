@@ -13,8 +13,8 @@ import pytest
 from tests.coordinator.context import Context
 from tests.coordinator.member import Member, assign, protocols
 
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import Member as GroupMember
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.member import Member as GroupMember
 from kohort.broker.notice import Client
 
 RECORDED: list[tuple[list[str], list[str]]] = json.loads(

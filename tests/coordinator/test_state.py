@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.state import TRANSITIONS, GroupState, check
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.state import TRANSITIONS, GroupState, check
 
 LISTED = {
     ("Empty", "PreparingRebalance"),

@@ -18,7 +18,7 @@ from tests.events.folding import Fold, Known, Parts
 from tests.events.test_account import check_accounts
 from tests.events.test_metrics_agree import compare
 
-from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.classic.group import Group
 from kohort.broker.events.render import assigned
 
 FACTOR = 5

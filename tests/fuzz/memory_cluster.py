@@ -20,7 +20,7 @@ from tests.wire.memory import Transport
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection
-from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.classic.group import Group
 from kohort.broker.events.bus import Events
 from kohort.broker.ids import Ids
 from kohort.broker.log import compaction

@@ -8,7 +8,7 @@ import pytest
 from tests.groups.states import PLAYS, STATES
 from tests.groups.triggers import NO_TRIGGERS, TRIGGERS
 
-from kohort.broker.coordinator.state import TRANSITIONS
+from kohort.broker.coordinator.classic.state import TRANSITIONS
 from kohort.protocol.errors import ErrorCode
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "reference" / "groups.md").read_text()

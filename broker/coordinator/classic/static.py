@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from kohort.broker.coordinator import notices, rebalance
+from kohort.broker.coordinator import notices
 from kohort.broker.coordinator.appends import Replaced
-from kohort.broker.coordinator.effects import JoinResult, SyncResult
-from kohort.broker.coordinator.events import Join
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import NEVER, Member, Protocols
-from kohort.broker.coordinator.state import (
+from kohort.broker.coordinator.classic import rebalance
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.member import NEVER, Member, Protocols
+from kohort.broker.coordinator.classic.state import (
     COMPLETING_REBALANCE,
     PREPARING_REBALANCE,
     STABLE,
 )
+from kohort.broker.coordinator.effects import JoinResult, SyncResult
+from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.protocol.errors import ErrorCode
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kohort.broker.coordinator import notices
 from kohort.broker.coordinator.appends import GroupChange
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.member import Member
 from kohort.broker.coordinator.effects import JoinResult, SyncResult
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import Member
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.errors import ErrorCode
 

@@ -16,17 +16,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from kohort.broker.coordinator import notices, rebalance
+from kohort.broker.coordinator import notices
 from kohort.broker.coordinator.appends import Assigned
-from kohort.broker.coordinator.effects import SyncResult
-from kohort.broker.coordinator.events import Sync
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.state import (
+from kohort.broker.coordinator.classic import rebalance
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.state import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
 )
+from kohort.broker.coordinator.effects import SyncResult
+from kohort.broker.coordinator.events import Sync
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.protocol.errors import ErrorCode
 

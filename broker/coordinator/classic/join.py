@@ -28,21 +28,22 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Literal
 
-from kohort.broker.coordinator import notices, rebalance, static
+from kohort.broker.coordinator import notices
 from kohort.broker.coordinator.appends import Changed, GroupChange
-from kohort.broker.coordinator.effects import JoinResult
-from kohort.broker.coordinator.events import Join
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.lasting import Lasting
-from kohort.broker.coordinator.member import Member, PendingMember, Protocols
-from kohort.broker.coordinator.removal import remove, remove_pending
-from kohort.broker.coordinator.settings import GroupSettings
-from kohort.broker.coordinator.state import (
+from kohort.broker.coordinator.classic import rebalance, static
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.member import Member, PendingMember, Protocols
+from kohort.broker.coordinator.classic.removal import remove, remove_pending
+from kohort.broker.coordinator.classic.state import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
 )
+from kohort.broker.coordinator.effects import JoinResult
+from kohort.broker.coordinator.events import Join
+from kohort.broker.coordinator.lasting import Lasting
+from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.broker.notice import Notice, Who
 from kohort.protocol.consumer import PROTOCOL_TYPE, decode_subscription

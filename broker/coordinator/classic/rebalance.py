@@ -8,15 +8,15 @@ delay or the rest of the rebalance timeout, whichever is less.
 from __future__ import annotations
 
 from kohort.broker.coordinator import notices
-from kohort.broker.coordinator.effects import MemberRows, SyncResult
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import Member
-from kohort.broker.coordinator.removal import remove
-from kohort.broker.coordinator.state import (
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.member import Member
+from kohort.broker.coordinator.classic.removal import remove
+from kohort.broker.coordinator.classic.state import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
 )
+from kohort.broker.coordinator.effects import MemberRows, SyncResult
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.broker.notice import Who
 from kohort.protocol.errors import ErrorCode

@@ -7,7 +7,18 @@ changes nothing, and its result says why.
 
 from __future__ import annotations
 
-from kohort.broker.coordinator import leave, notices, rebalance, sync
+from kohort.broker.coordinator import notices
+from kohort.broker.coordinator.classic import leave, rebalance, sync
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.member import Member
+from kohort.broker.coordinator.classic.removal import remove, remove_pending
+from kohort.broker.coordinator.classic.state import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    GroupState,
+)
 from kohort.broker.coordinator.effects import CommandResult, SyncResult
 from kohort.broker.coordinator.events import (
     Command,
@@ -20,16 +31,6 @@ from kohort.broker.coordinator.events import (
     ReleaseGroup,
     TriggerRebalance,
     Unmute,
-)
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import Member
-from kohort.broker.coordinator.removal import remove, remove_pending
-from kohort.broker.coordinator.state import (
-    COMPLETING_REBALANCE,
-    EMPTY,
-    PREPARING_REBALANCE,
-    STABLE,
-    GroupState,
 )
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.broker.notice import Who

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from kohort.broker.coordinator import notices, rebalance
-from kohort.broker.coordinator.effects import LeaveResult
-from kohort.broker.coordinator.events import Credited, Leave, LeavingMember
-from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import NEVER, Member
-from kohort.broker.coordinator.removal import remove, remove_pending
-from kohort.broker.coordinator.state import (
+from kohort.broker.coordinator import notices
+from kohort.broker.coordinator.classic import rebalance
+from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.member import NEVER, Member
+from kohort.broker.coordinator.classic.removal import remove, remove_pending
+from kohort.broker.coordinator.classic.state import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
 )
+from kohort.broker.coordinator.effects import LeaveResult
+from kohort.broker.coordinator.events import Credited, Leave, LeavingMember
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.broker.notice import Who
 from kohort.protocol.errors import ErrorCode

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from kohort.broker.coordinator.classic.member import Member, PendingMember, Protocols
+from kohort.broker.coordinator.classic.state import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    GroupState,
+    check,
+)
 from kohort.broker.coordinator.committed import (
     CommittedOffsets,
     OffsetEntry,
@@ -17,16 +27,6 @@ from kohort.broker.coordinator.effects import (
     SyncResult,
 )
 from kohort.broker.coordinator.java_hash import buckets_for, spread
-from kohort.broker.coordinator.member import Member, PendingMember, Protocols
-from kohort.broker.coordinator.state import (
-    COMPLETING_REBALANCE,
-    DEAD,
-    EMPTY,
-    PREPARING_REBALANCE,
-    STABLE,
-    GroupState,
-    check,
-)
 from kohort.broker.notice import Client
 from kohort.protocol.consumer import PROTOCOL_TYPE, Subscription
 from kohort.protocol.errors import ErrorCode
@@ -163,7 +163,7 @@ class Group:
         return self.committed.read()
 
     def transition(self, state: GroupState, now: float) -> None:
-        """Changes the state; see `kohort.broker.coordinator.state`."""
+        """Changes the state; see `kohort.broker.coordinator.classic.state`."""
         check(self.state, state)
         self.previous_state = self.state
         self.state = state
