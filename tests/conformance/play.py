@@ -34,7 +34,7 @@ class Played(NamedTuple):
     seconds: float
 
 
-async def probe(host: str, port: int) -> Target:
+async def probe(host: str, port: int, names: int = 256) -> Target:
     """Requests the API versions, and waits until the coordinator serves groups.
 
     Raises:
@@ -49,7 +49,7 @@ async def probe(host: str, port: int) -> Target:
         }
         # Enough names to use every partition of the offsets topic, which a real broker
         # creates and loads on first use.
-        for i in range(256):
+        for i in range(names):
             await _until_loaded(connection, f"probe-{i}")
         return Target(host, port, ranges)
     finally:

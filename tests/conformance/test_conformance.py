@@ -22,7 +22,6 @@ from tests.conformance.profiles import PROFILES
 from tests.conformance.registry import Scenario, load
 from tests.idle_time import IdleTimeLoop
 
-from kohort.broker import clock
 from kohort.broker.server import Broker
 
 AT_ONCE = 36
@@ -53,12 +52,6 @@ async def _differences(
         if diff := goldens.differences(expected[name], played.runs):
             found[played.scenario] = "\n".join([name, *diff])
     return found
-
-
-@pytest.fixture
-def loop_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers in this process have the time of the event loop."""
-    monkeypatch.setattr(clock, "monotonic", lambda: asyncio.get_running_loop().time())
 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))

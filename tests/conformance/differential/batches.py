@@ -56,9 +56,10 @@ def batch(now_ms: int, step: dict[str, Any], producer: tuple[int, int, int]) -> 
     )
     if fault == "no records":
         payload = b""
-    codec = 0 if fault == "codec lies" else step["codec"]
-    body = compression.compress(codec, payload)
-    attributes = (step["codec"] or (fault == "codec lies")) | _ATTRIBUTES.get(fault, 0)
+    # In a compressed batch Kafka does not detect a wrong length.
+    named = 0 if fault == "record length" else step["codec"]
+    body = compression.compress(0 if fault == "codec lies" else named, payload)
+    attributes = (named or (fault == "codec lies")) | _ATTRIBUTES.get(fault, 0)
     if fault == "codec 5":
         attributes = 5
     highest = at + 5 if fault == "max timestamp" else at

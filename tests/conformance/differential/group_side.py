@@ -9,7 +9,7 @@ from tests.conformance.connection import Call
 from tests.conformance.differential.group_steps import ACTORS, INSTANCES, PROTOCOLS
 from tests.conformance.differential.request import Connections, Request
 from tests.conformance.differential.sequence import Step
-from tests.conformance.env import Env, Target
+from tests.conformance.env import Env, Stage
 from tests.conformance.member import meta
 from tests.conformance.symbols import render
 
@@ -56,7 +56,7 @@ class GroupSide:
         target: the broker.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Stage) -> None:
         self.env = Env(target)
         self.connections = Connections(self.env)
         self.group = self.env.group()
@@ -294,7 +294,7 @@ class GroupSide:
             await beat.call.wait()
 
 
-async def make_topics(target: Target) -> None:
+async def make_topics(target: Stage) -> None:
     """Creates the topics of all sequences."""
     env = Env(target)
     try:

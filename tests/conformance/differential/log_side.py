@@ -13,7 +13,7 @@ from tests.conformance.differential import batches
 from tests.conformance.differential.log_steps import ACTORS
 from tests.conformance.differential.request import Connections, Request
 from tests.conformance.differential.sequence import Step
-from tests.conformance.env import Env, Target
+from tests.conformance.env import Env, Stage
 from tests.conformance.symbols import render
 from tests.patience import PATIENCE_S
 
@@ -47,7 +47,7 @@ class LogSide:
         target: the broker.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Stage) -> None:
         self.env = Env(target)
         self.connections = Connections(self.env)
         self.topic = self.env.fresh_topic_name("t")

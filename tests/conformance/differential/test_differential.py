@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+import random
+from functools import partial
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests import apache_kafka, commands
-from tests.conformance.differential import report
+from tests.conformance.coordinator_stage import CoordinatorStage
+from tests.conformance.differential import group_steps, report
+from tests.conformance.differential.group_side import GroupSide, make_topics
 from tests.conformance.differential.judge import Judge
-from tests.conformance.differential.lockstep import SAME, SLOW
+from tests.conformance.differential.lockstep import SAME, SLOW, Played, play
 from tests.conformance.differential.profiles import PROFILES
-from tests.conformance.differential.run import compare, judge_of, made
+from tests.conformance.differential.run import (
+    AT_WORK,
+    compare,
+    judge_of,
+    made,
+    targets_of,
+)
 from tests.conformance.differential.sequence import Sequence, Step
+from tests.idle_time import IdleTimeLoop
 
 from kohort.broker.server import Broker
 
 DEFAULT = PROFILES["default"]
+GROUPS = [name for name, profile in PROFILES.items() if profile.makes == "groups"]
 ONE, OTHER = range(1, 1001, 8), range(5, 1001, 8)
 SEEDS = {
     "default": ONE,
@@ -35,8 +52,8 @@ def join(actor: str) -> Step:
 
 async def judge(reference: Broker, broker: Broker) -> Judge:
     """A judge of two brokers in this process."""
-    addresses = [f"{each.host}:{each.port}" for each in (reference, broker)]
-    return await judge_of(addresses[0], addresses[1], DEFAULT)
+    addresses = (f"{each.host}:{each.port}" for each in (reference, broker))
+    return judge_of(await targets_of(*addresses), DEFAULT)
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
@@ -55,6 +72,22 @@ async def test_a_broker_does_not_differ_from_its_like() -> None:
         for seed in long[:8]:
             assert await judging.look_at(made(seed, DEFAULT)) is None
         assert judging.counted[SAME] > 4
+
+
+@pytest.mark.usefixtures("loop_time")
+@settings(max_examples=settings().max_examples * 4)
+@given(rng=st.randoms(use_true_random=False), name=st.sampled_from(GROUPS))
+def test_the_coordinator_keeps_its_invariants(rng: random.Random, name: str) -> None:
+    """After every event of random groups, whatever requests and timers come."""
+
+    async def played() -> Played:
+        stage = CoordinatorStage(PROFILES[name].settings)
+        await make_topics(stage)
+        sequence = group_steps.sequence(rng, PROFILES[name])
+        return await play([stage], GroupSide, sequence, asyncio.Semaphore())
+
+    with asyncio.Runner(loop_factory=partial(IdleTimeLoop, math.inf)) as runner:
+        assert runner.run(played()).verdict == SAME
 
 
 async def test_a_difference_is_shortened_and_told() -> None:
@@ -96,16 +129,31 @@ async def test_an_outcome_of_requests_sent_together_is_looked_for() -> None:
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize("name", sorted(PROFILES))
-async def test_kohort_does_as_kafka_does(name: str) -> None:
-    """Random sequences have the same responses; nearly all could be judged."""
-    profile = PROFILES[name]
-    settings = [f"--set={key}={value}" for key, value in profile.settings.items()]
+@pytest.mark.parametrize(
+    "names", [["default", "sessions", "log", "transactions"], ["delay"], ["max2"]]
+)
+async def test_kohort_does_as_kafka_does(names: list[str]) -> None:
+    """Random sequences have the same responses; nearly all could be judged.
+
+    Profiles with the same settings are played on the same brokers at once: sequences of
+    some wait for timers while those of others work.
+    """
+    config = PROFILES[names[0]].settings
+    assert all(PROFILES[name].settings == config for name in names)
+    keys = [f"--set={key}={value}" for key, value in config.items()]
     with (
-        apache_kafka.running(profile.settings) as kafka,
-        commands.serving(*settings) as kohort,
+        apache_kafka.running(config) as kafka,
+        commands.serving(*keys) as kohort,
     ):
-        judging = await judge_of(kafka.bootstrap_servers, kohort.addresses[0], profile)
-        findings = await compare(judging, profile, SEEDS[name], shown=3)
-    assert not findings
-    assert judging.counted[SLOW] < len(SEEDS[name]) / 20
+        targets = await targets_of(kafka.bootstrap_servers, kohort.addresses[0])
+        gate = asyncio.Semaphore(AT_WORK)
+        judges = {name: judge_of(targets, PROFILES[name], gate) for name in names}
+        found = await asyncio.gather(
+            *(
+                compare(judging, PROFILES[name], SEEDS[name], shown=3)
+                for name, judging in judges.items()
+            )
+        )
+    assert not any(found)
+    for name, judging in judges.items():
+        assert judging.counted[SLOW] < len(SEEDS[name]) / 20

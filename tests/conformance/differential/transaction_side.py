@@ -17,7 +17,7 @@ from tests.conformance.differential.transaction_requests import (
     Process,
     Requests,
 )
-from tests.conformance.env import Env, Target
+from tests.conformance.env import Env, Stage
 from tests.conformance.symbols import render
 from tests.patience import PATIENCE_S
 
@@ -44,7 +44,7 @@ class TransactionSide:
         target: the broker.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Stage) -> None:
         self.env = Env(target)
         self.connections = Connections(self.env)
         self._made = Requests(self.env)
@@ -210,7 +210,7 @@ class TransactionSide:
         """Does nothing: nothing expires here."""
 
 
-async def prepare(target: Target) -> None:
+async def prepare(target: Stage, names: int) -> None:
     """Waits until a broker has transaction coordinators, and producer ids.
 
     Raises:
@@ -219,9 +219,8 @@ async def prepare(target: Target) -> None:
     env = Env(target)
     try:
         connection = await env.open("prepare")
-        # Enough ids to use every partition of the topic, which a real broker creates
-        # and loads on first use.
-        for number in range(256):
+        # A real broker creates and loads each partition of the topic on first use.
+        for number in range(names):
             await _until_served(connection, f"prepare-{env.run_id}-{number}")
     finally:
         await env.close()
