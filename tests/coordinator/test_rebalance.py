@@ -42,12 +42,14 @@ def test_pending_members_are_waited_for(context: Context) -> None:
 
 
 def test_rows_of_notices(context: Context) -> None:
-    """Members, culprits and waits count as rows in readers' buffers."""
+    """Members, culprits, waits and offsets count as rows in readers' buffers."""
     (a,) = context.stable_group("A")
     context.member("B").enter()
     a.join()
     assert context.notice("rebalance_started").weight == 1 + 2 + 1
     assert context.notice("join_completed").weight == 1 + 1 + 2 + 1
+    context.commit([("t", 0, 1, -1, ""), ("t", 1, 1, -1, "")])
+    assert context.notice("commit_refused").weight == 1 + 2
 
 
 def test_nobody_listens(context: Context) -> None:

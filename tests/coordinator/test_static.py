@@ -52,3 +52,15 @@ def test_static_members_without_patience(context: Context) -> None:
     )
     context.sleep(1_000)
     assert context.state() == "Empty"
+
+
+def test_a_replacement_waits_from_its_own_answer_on(context: Context) -> None:
+    """The event of its sync has the time since its join was answered."""
+    context.stable_group("A", "B", static=True)
+    context.sleep(1_000)
+    back = context.member("B2", instance="i-B")
+    back.join()
+    context.sleep(500)
+    back.sync()
+    synced = context.event("member_synced")
+    assert (synced["member_id"], synced["waited_ns"]) == (back.member_id, 500_000_000)
