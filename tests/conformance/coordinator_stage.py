@@ -12,7 +12,8 @@ from typing import Any
 
 from tests.conformance.connection import Connection
 from tests.conformance.env import Stage
-from tests.coordinator.driver import START, Driver, Pending
+from tests.coordinator.context import Context
+from tests.coordinator.driver import START, Pending
 from tests.wire import frames
 from tests.wire.memory import Transport
 
@@ -21,7 +22,11 @@ from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.cluster.coordinator_settings import group_settings
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection as ServerConnection
-from kohort.broker.coordinator.events import GroupEvent, TopicsDeleted
+from kohort.broker.coordinator.events import (
+    GroupEvent,
+    TopicsDeleted,
+    TransactionEnded,
+)
 from kohort.broker.events.bus import Events
 from kohort.broker.ids import Ids
 from kohort.protocol.registry import APIS
@@ -79,7 +84,7 @@ class CoordinatorStage(Stage):
     def __init__(self, config: dict[str, str]) -> None:
         super().__init__({api.key: (api.oldest, api.newest) for api in APIS})
         self._loop = asyncio.get_running_loop()
-        self._driver = Driver()
+        self._driver = Context()
         self._answers: list[tuple[Any, Any]] = []
         self._alarm: asyncio.TimerHandle | None = None
         self.coordinator = self._driver.coordinator
@@ -92,6 +97,7 @@ class CoordinatorStage(Stage):
         (self._node,) = cluster.nodes.values()
         self._node.addresses, self._node.is_open = [("localhost", 1)], True
         cluster.load_coordinators()
+        cluster.producer_ids.new()  # 0, which transcripts show for no producer
         cluster.shards.for_group("").driver = self  # type: ignore[assignment]
 
     async def connect(self, client_id: str | None) -> Connection:
@@ -102,11 +108,14 @@ class CoordinatorStage(Stage):
 
     # -- as the shard's driver
 
-    def submit(self, event: GroupEvent | TopicsDeleted) -> None:
+    def submit(self, event: GroupEvent | TopicsDeleted | TransactionEnded) -> None:
         """Hands an event to the coordinator; then passes on its answers."""
         self._catch_up()
         if isinstance(event, TopicsDeleted):
             self._driver.submit(event)
+            return
+        if isinstance(event, TransactionEnded):
+            self._driver.end_transaction(event.producer_id, is_commit=event.is_commit)
             return
         token: Any = event.token
         pending: Pending[Any] = Pending(
@@ -117,6 +126,8 @@ class CoordinatorStage(Stage):
 
     def flush(self) -> None:
         """Does nothing: the log has every append at once."""
+
+    flush_all = flush
 
     def _catch_up(self) -> None:
         """Fires the timers that are due."""

@@ -23,9 +23,7 @@ class Scenario:
         name: of its function.
         profile: `PROFILE` of its module; "default" without.
         runs: `RUNS` of its module; 1 without. More than one is for scenarios whose
-            outcome depends on which of two requests is handled first.
-        whole: `WHOLE` of its module: whether it needs a whole broker, since a stage in
-            memory has no transactions, and one order of requests.
+            outcome depends on which of two requests is handled first: races.
         ordered: `ORDERED` of its module: whether arrays are recorded in their order.
         quirk: `QUIRK` of its module. A quirk is a behaviour of real Kafka that looks
             like a defect: recorded for reference, but no broker should imitate it.
@@ -36,7 +34,6 @@ class Scenario:
     name: str
     profile: str
     runs: int
-    whole: bool
     ordered: bool
     quirk: bool
     summary: str
@@ -46,15 +43,12 @@ class Scenario:
 def _scenarios_of(module: ModuleType) -> Iterator[Scenario]:
     profile = getattr(module, "PROFILE", "default")
     runs = getattr(module, "RUNS", 1)
-    whole = getattr(module, "WHOLE", False)
     ordered = getattr(module, "ORDERED", False)
     quirk = getattr(module, "QUIRK", False)
     for name, function in inspect.getmembers(module, inspect.iscoroutinefunction):
         if function.__module__ == module.__name__ and not name.startswith("_"):
             summary = " ".join((function.__doc__ or "").split())
-            yield Scenario(
-                name, profile, runs, whole, ordered, quirk, summary, function
-            )
+            yield Scenario(name, profile, runs, ordered, quirk, summary, function)
 
 
 def load() -> dict[str, Scenario]:

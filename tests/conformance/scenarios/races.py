@@ -20,7 +20,6 @@ from tests.wire.malformed_batches import batch, good
 
 ORDERED = True
 RUNS = 30
-WHOLE = True
 
 
 async def _sync(leader: Member, *members: Member) -> Pending:

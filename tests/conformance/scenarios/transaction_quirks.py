@@ -6,7 +6,6 @@ from tests.conformance.env import Env
 from tests.conformance.transactional import UNCOMMITTED, Producer, fetch
 
 QUIRK = True
-WHOLE = True
 
 
 async def txn_markers_partition_twice(env: Env) -> None:

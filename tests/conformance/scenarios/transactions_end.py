@@ -14,8 +14,6 @@ from tests.conformance.transactional import (
     mark,
 )
 
-WHOLE = True
-
 
 def _named(name: str, *partitions: int) -> dict[str, Any]:
     return {"name": name, "partitions": list(partitions)}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tests.conformance.env import Env
 from tests.conformance.transactional import Producer
 
-WHOLE = True
-
 UNKNOWN = {"producer_id": 987_654_321, "producer_epoch": 3}
 
 

@@ -13,8 +13,6 @@ from tests.conformance.transactional import Producer, describe_producers, fetch
 from kohort.protocol import records
 from kohort.protocol.records import Record
 
-WHOLE = True
-
 
 def _batch(producer: Producer | None, attributes: int, sequence: int = 0) -> bytes:
     header: dict[str, Any] = {"attributes": attributes}

@@ -8,8 +8,6 @@ from tests.conformance.env import Env
 from tests.conformance.member import commit_topic
 from tests.conformance.transactional import Producer
 
-WHOLE = True
-
 
 async def _both(env: Env, a: Producer, topic: str) -> None:
     """OffsetFetch of partition 0, and the same with require_stable."""

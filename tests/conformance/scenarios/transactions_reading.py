@@ -14,8 +14,6 @@ from tests.conformance.transactional import (
     fetch,
 )
 
-WHOLE = True
-
 
 async def _two(env: Env) -> tuple[Producer, Producer]:
     a = await Producer.ready(env, "A", "a")
