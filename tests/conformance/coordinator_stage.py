@@ -8,12 +8,16 @@ event loop's: see `IdleTimeLoop`.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import math
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, TypeVar
 
 from tests.conformance.connection import Connection
 from tests.conformance.env import Stage
 from tests.coordinator.context import Context
 from tests.coordinator.driver import START, Pending
+from tests.idle_time import IdleTimeLoop
 from tests.wire import frames
 from tests.wire.memory import Transport
 
@@ -31,6 +35,14 @@ from kohort.broker.events.bus import Events
 from kohort.broker.ids import Ids
 from kohort.protocol.registry import APIS
 from kohort.protocol.slotted import replace
+
+T = TypeVar("T")
+
+
+def play_at_once(scene: Coroutine[Any, Any, T]) -> T:
+    """Plays a scene of stages in memory, on virtual time; see `loop_time`."""
+    with asyncio.Runner(loop_factory=partial(IdleTimeLoop, math.inf)) as runner:
+        return runner.run(scene)
 
 
 class _Transport(Transport):

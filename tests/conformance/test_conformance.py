@@ -6,15 +6,13 @@ README.md beside this file describes the transcripts and how to run them by hand
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 
 import pytest
 from tests import apache_kafka
 from tests.conformance import goldens
-from tests.conformance.coordinator_stage import CoordinatorStage
+from tests.conformance.coordinator_stage import CoordinatorStage, play_at_once
 from tests.conformance.env import Target
 from tests.conformance.goldens import Events, Golden
 from tests.conformance.play import JOBS, play, play_all, probe
@@ -71,8 +69,7 @@ def test_the_coordinator_answers_as_kafka_did(profile: str) -> None:
             return events
 
         if scenario.runs == 1 and not scenario.quirk:
-            with asyncio.Runner(loop_factory=partial(IdleTimeLoop, math.inf)) as runner:
-                events = runner.run(played())
+            events = play_at_once(played())
             diff = goldens.differences(expected[scenario.name], [events])
             different += [scenario.name, *diff] if diff else []
     assert not different, "\n".join(different)

@@ -21,7 +21,7 @@ from tests.conformance.differential.log_side import LogSide
 from tests.conformance.differential.profiles import Profile
 from tests.conformance.differential.sequence import Sequence as Steps
 from tests.conformance.differential.transaction_side import TransactionSide, prepare
-from tests.conformance.env import Target
+from tests.conformance.env import Stage, Target
 from tests.conformance.play import probe
 
 AT_WORK = 12
@@ -67,7 +67,7 @@ async def targets_of(*addresses: str) -> list[Target]:
 
 
 def judge_of(
-    targets: Sequence[Target], profile: Profile, gate: asyncio.Semaphore | None = None
+    targets: Sequence[Stage], profile: Profile, gate: asyncio.Semaphore | None = None
 ) -> Judge:
     """A judge of two brokers; judges of the same ones share a gate."""
     reference, broker = targets
