@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from kohort.broker import telemetry
+from kohort.broker.coordinator.classic.group import find
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import Written
 from kohort.broker.coordinator.events import (
     CommitOffsets,
-    Expired,
     Heartbeat,
     Join,
     Offsets,
@@ -31,7 +31,8 @@ from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import write_line
 from kohort.broker.notice import Client
-from kohort.broker.shards.driver import GroupDriver
+from kohort.broker.runtime.events import Expired
+from kohort.broker.shards.group_driver import GroupDriver
 from kohort.broker.shards.group_records import Encoder
 from kohort.protocol.consumer import (
     Assignment,
@@ -116,7 +117,8 @@ class Group:
             self._join()
             # The initial window has no length, and no timer fires here.
             self._driver.submit(Expired(("join", "g")))
-            group = self.coordinator.groups["g"]
+            group = find(self.coordinator.groups, "g")
+            assert group is not None
             # The leader begins a rebalance by joining; others would not.
             self.ids = sorted(group.members, key=lambda each: each != group.leader)
         self.rebalance()

@@ -30,8 +30,8 @@ from tests.wire.blocking import BlockingClient
 from kohort.broker.coordinator.effects import GroupRecord, OffsetRecord
 from kohort.broker.log.directory import DataDir
 from kohort.broker.log.settings import LogConfig
+from kohort.broker.runtime.hash import partition_of
 from kohort.broker.shards.group_records import Encoder
-from kohort.broker.shards.hash import partition_of
 from kohort.protocol.apis.k03_metadata import MetadataRequest
 from kohort.protocol.apis.k09_offset_fetch import OffsetFetchRequest
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest

@@ -232,7 +232,7 @@ class Housekeeper:
             return None
 
     def _clean_slice(self) -> None:
-        if self._cluster.shards.loader.is_busy:
+        if self._cluster.loader.is_busy:
             # A log must not change while it is being loaded.
             self._at(self._clock.now() + SHORTEST_PAUSE, self._clean_slice)
         elif next(self._cleaning, _ALL_DONE) is _ALL_DONE:

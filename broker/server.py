@@ -434,7 +434,7 @@ class Broker:
         """The offsets of a group, for the account of delivery."""
         from kohort.broker.coordinator.appends import committed_offsets
 
-        driver = self.cluster.shards.for_group(group_id).driver
+        driver = self.cluster.shards.for_id(group_id).driver
         if driver is None:
             return {}
         coordinator = driver.coordinator
@@ -556,7 +556,7 @@ class Broker:
 
     async def wait_until_loaded(self) -> None:
         """Waits until all groups are loaded."""
-        loader = self.cluster.shards.loader
+        loader = self.cluster.loader
         if loader.is_busy:
             done = asyncio.Event()
             loader.idle.append(done.set)
@@ -683,7 +683,7 @@ class Broker:
 
     def coordinator_of(self, group_id: str) -> int:
         """The node id of a group's coordinator; -1 without one."""
-        return self.cluster.shards.for_group(group_id).node_id
+        return self.cluster.shards.for_id(group_id).node_id
 
     def status(self) -> dict[str, object]:
         """The nodes, topics and coordinators, as JSON."""

@@ -18,14 +18,14 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kohort.broker.coordinator.classic.state import STABLE, GroupState
+from kohort.broker.coordinator.state import STABLE, GroupState
 from kohort.broker.events.render import assigned
 from kohort.control import group_views
 from kohort.control.group_members import MemberName, listed, rows_of
 from kohort.control.states import state_named
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.group import Group as CoordinatedGroup
+    from kohort.broker.coordinator.classic.group import ClassicGroup
     from kohort.broker.coordinator.classic.member import Member
     from kohort.broker.events.delivery.values import Open
     from kohort.broker.events.seen import Seen
@@ -154,7 +154,7 @@ class Condition:
         return f"group {self.group.group_id!r}"
 
     @property
-    def found(self) -> CoordinatedGroup | None:
+    def found(self) -> ClassicGroup | None:
         """The group, if it exists."""
         return group_views.found(self.group.broker, self.group.group_id)
 
@@ -376,7 +376,7 @@ class IsAssigned(Condition):
             return sum(counts) == self._partitions
         return bool(group.members) and all(counts)
 
-    def _is_right(self, group: CoordinatedGroup, member: Member) -> bool:
+    def _is_right(self, group: ClassicGroup, member: Member) -> bool:
         if member.member_id in group.pending_sync:
             return False
         count = _count(member)
@@ -558,7 +558,7 @@ def _whose(name: MemberName | None) -> str:
     return repr(name if isinstance(name, str) else name.member_id)
 
 
-def _named(group: CoordinatedGroup, name: MemberName) -> list[Member]:
+def _named(group: ClassicGroup, name: MemberName) -> list[Member]:
     """The members that match a name; a function is called after all have synced."""
     if callable(name):
         rows = [] if group.pending_sync else rows_of(group)

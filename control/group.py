@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kohort.broker.clock import ns
 from kohort.broker.cluster.cluster import ClusterError
-from kohort.broker.coordinator.classic.state import GroupState
+from kohort.broker.coordinator.state import GroupState
 from kohort.broker.topics.topic import NO_NODE
 from kohort.control import conditions, group_moves, group_views
 from kohort.control.conditions import PATIENCE_S
@@ -40,11 +40,11 @@ from kohort.control.held_back import waiting
 from kohort.control.power import PowerError, UnknownGroupError, next_node
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.group import Group as CoordinatedGroup
+    from kohort.broker.coordinator.classic.group import ClassicGroup
     from kohort.broker.coordinator.events import Command
     from kohort.broker.events.delivery.values import Delivery
     from kohort.broker.server import Broker
-    from kohort.broker.shards.shard import Shard
+    from kohort.broker.shards.group_shard import GroupShard
     from kohort.control.why import History
 
 
@@ -94,13 +94,13 @@ class Group(GroupVerbs):
     # -- views
 
     @property
-    def _shard(self) -> Shard | None:
+    def _shard(self) -> GroupShard | None:
         """Its shard; None before ``__consumer_offsets`` is created."""
         shards = self.broker.cluster.shards
-        return shards.for_group(self.group_id) if len(shards) else None
+        return shards.for_id(self.group_id) if len(shards) else None
 
     @property
-    def _found(self) -> CoordinatedGroup | None:
+    def _found(self) -> ClassicGroup | None:
         return group_views.found(self.broker, self.group_id)
 
     @property
@@ -170,7 +170,7 @@ class Group(GroupVerbs):
     def _member(self, member: MemberName | None, named: Named) -> MemberRow:
         return find(self._existing(), member, **named)
 
-    def _existing(self) -> CoordinatedGroup:
+    def _existing(self) -> ClassicGroup:
         group = self._found
         if group is not None:
             return group

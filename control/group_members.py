@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.member import Member
 from kohort.broker.notice import Who
 from kohort.control.group_views import by_topic
@@ -87,12 +87,12 @@ MemberName = str | MemberRow | Callable[[MemberRow], object]
 order; or one of `Group.members`; or a function that is true for one of them."""
 
 
-def rows_of(group: Group) -> list[MemberRow]:
+def rows_of(group: ClassicGroup) -> list[MemberRow]:
     """The members of a group, in Kafka's order."""
     return [_row(member) for member in group.ordered()]
 
 
-def pending_rows_of(group: Group) -> list[MemberRow]:
+def pending_rows_of(group: ClassicGroup) -> list[MemberRow]:
     """The pending members of a group."""
     return [_pending_row(each.identity) for each in group.pending_members.values()]
 
@@ -121,7 +121,7 @@ def _pending_row(who: Who) -> MemberRow:
 
 
 def find(
-    group: Group,
+    group: ClassicGroup,
     name: MemberName | None = None,
     *,
     member_id: str | None = None,
@@ -180,7 +180,7 @@ def _fits(
     return all(getattr(row, key) == value for key, value in wanted.items())
 
 
-def _no_member(group: Group, said: str) -> str:
+def _no_member(group: ClassicGroup, said: str) -> str:
     rows = [*rows_of(group), *pending_rows_of(group)]
     none = f"group {group.group_id!r} has no member"
     none += f" {said}" if said else " that matches the function"
@@ -189,7 +189,7 @@ def _no_member(group: Group, said: str) -> str:
     return f"{none}; its members are: {listed(map(_shown, rows))}"
 
 
-def _several(group: Group, found: Sequence[MemberRow], said: str) -> str:
+def _several(group: ClassicGroup, found: Sequence[MemberRow], said: str) -> str:
     fit = f"{said} matches" if said else "the function matches"
     fit += f" {len(found)} members of group {group.group_id!r}"
     return f"{fit}: {listed(map(_shown, found))}"

@@ -17,11 +17,11 @@ from kohort.control.verbs import Later, Name, NodeId, Reason, Verbs, verb
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator import events
-    from kohort.broker.coordinator.classic import state as states
+    from kohort.broker.coordinator import state as states
     from kohort.control.group_members import MemberName, MemberRow
 else:
     events = Later("kohort.broker.coordinator.events")
-    states = Later("kohort.broker.coordinator.classic.state")
+    states = Later("kohort.broker.coordinator.state")
     MemberName = Name  # HTTP and the command line know names only
 
 

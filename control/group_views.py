@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Self
 
 from kohort.broker.coordinator.appends import committed_offsets
+from kohort.broker.coordinator.classic.group import ClassicGroup, find
 from kohort.broker.events.render import assigned
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.group import Group
     from kohort.broker.coordinator.classic.member import Member
     from kohort.broker.coordinator.committed import OffsetEntry
     from kohort.broker.coordinator.coordinator import Coordinator
@@ -25,14 +25,14 @@ Partition = tuple[str, int]
 def coordinator_of(broker: Broker, group_id: str) -> Coordinator | None:
     """The coordinator of the group's shard; None if it has none."""
     shards = broker.cluster.shards
-    driver = shards.for_group(group_id).driver if len(shards) else None
+    driver = shards.for_id(group_id).driver if len(shards) else None
     return None if driver is None else driver.coordinator
 
 
-def found(broker: Broker, group_id: str) -> Group | None:
+def found(broker: Broker, group_id: str) -> ClassicGroup | None:
     """The group in its coordinator; None if it does not exist."""
     coordinator = coordinator_of(broker, group_id)
-    return None if coordinator is None else coordinator.groups.get(group_id)
+    return None if coordinator is None else find(coordinator.groups, group_id)
 
 
 def committed(broker: Broker, group_id: str) -> dict[Partition, int]:

@@ -39,13 +39,14 @@ _LOADED_LATER = (
     "kohort.broker.log.partition",
     "kohort.broker.coordinator.classic.group",
     "kohort.broker.coordinator.notices",
+    "kohort.broker.coordinator.classic.notices",
     "kohort.broker.coordinator.classic.rebalance",
     "kohort.broker.coordinator.coordinator",
-    "kohort.broker.shards.timers",
-    "kohort.broker.shards.driver",
+    "kohort.broker.runtime.driver",
+    "kohort.broker.shards.group_driver",
     "kohort.broker.shards.group_records",
-    "kohort.broker.shards.led_partition",
-    "kohort.broker.shards.shard",
+    "kohort.broker.runtime.shard",
+    "kohort.broker.shards.group_shard",
     "kohort.broker.events.render",
 )
 """Modules of topics and groups, each after those that it imports: a few ms each."""

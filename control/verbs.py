@@ -69,10 +69,10 @@ class Later:
 
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator import effects
     from kohort.broker.handlers import result_slot
+    from kohort.broker.runtime import effects
 else:
-    effects = Later("kohort.broker.coordinator.effects")
+    effects = Later("kohort.broker.runtime.effects")
     result_slot = Later("kohort.broker.handlers.result_slot")
 
 

@@ -19,9 +19,10 @@ LAYERS = [
     "request",
     "cluster",
     "shards",
-    "topics",
     "transactions",
     "coordinator",
+    "runtime",
+    "topics",
 ]
 """The broker's layers, outermost first."""
 
@@ -160,7 +161,7 @@ def closure(arrows: dict[str, set[str]], start: str) -> set[str]:
 def test_the_modules_are_found() -> None:
     """The other scenes have something to check."""
     assert {"kohort.protocol.messages", "kohort.control.cli"} <= set(MODULES)
-    assert layer("kohort.broker.coordinator.classic.group") == "coordinator"
+    assert layer("kohort.broker.coordinator.classic.join") == "coordinator"
     assert "kohort.broker.config" in imports(MODULES["kohort.broker.server"])
     assert package("kohort.control.cli") == "control"
 
@@ -221,6 +222,31 @@ def test_the_brokers_layers_point_inward(own: str) -> None:
             assert layer(name) not in outer, f"{module} -> {importer} -> {name}"
 
 
+def test_the_rooms_of_group_protocols_are_apart() -> None:
+    """A protocol knows what all groups share, and no other; only one file joins them.
+
+    So a further protocol is a further folder, and a line in the coordinator.
+    """
+    shared = "kohort.broker.coordinator"
+    joins = f"{shared}.coordinator"
+    rooms = {
+        f"{shared}.{folder.name}"
+        for folder in (ROOT / "broker" / "coordinator").iterdir()
+        if (folder / "__init__.py").exists()
+    }
+    assert f"{shared}.classic" in rooms
+
+    def room_of(module: str) -> str | None:
+        found = (name for name in rooms if f"{module}.".startswith(f"{name}."))
+        return next(found, None)
+
+    for module, path in MODULES.items():
+        if module.startswith(f"{shared}.") and module != joins:
+            known = {room_of(name) for name in imports(path)} - {None}
+            assert known <= {room_of(module)}, module
+            assert joins not in imports(path), module
+
+
 def test_the_coordinators_are_pure() -> None:
     """They use no clock, random numbers, socket or log, even indirectly."""
     pure = {"coordinator", "transactions"}
@@ -229,7 +255,9 @@ def test_the_coordinators_are_pure() -> None:
             files = [module, *reachable(module)]
             for name in files:
                 foreign = {n.partition(".")[0] for n in imports(MODULES[name])}
-                if layer(name) in pure or name == "kohort.broker.notice":
+                if layer(name) in {*pure, "runtime"} or name == "kohort.broker.notice":
+                    # Also the runtime's pure modules: those that perform effects import
+                    # a clock, which is neither this nor the wire.
                     assert not foreign & IMPURE, name
                 else:
                     # The wire reads one variable of the environment.

@@ -16,10 +16,12 @@ from tests.coordinator.context import Context
 from tests.coordinator.driver import START, Pending
 from tests.coordinator.member import Member
 
-from kohort.broker.coordinator.effects import Append, CommitResult, Effect, Reply
-from kohort.broker.coordinator.events import Appended, CommitOffsets, Offsets
+from kohort.broker.coordinator.effects import CommitResult, Effect
+from kohort.broker.coordinator.events import CommitOffsets, Offsets
 from kohort.broker.events.render import render
 from kohort.broker.notice import Notice
+from kohort.broker.runtime.effects import Append, Reply
+from kohort.broker.runtime.events import Appended
 from kohort.protocol.consumer import (
     Assignment,
     Subscription,

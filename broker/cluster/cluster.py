@@ -32,9 +32,11 @@ from kohort.broker.ids import Ids
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import LongWork, Pace, finish
 from kohort.broker.request_memory import RequestMemory
+from kohort.broker.runtime.loader import Loader
+from kohort.broker.runtime.runtime import Runtime
 from kohort.broker.shards.credit import Credit, Sender
 from kohort.broker.shards.first_use import FirstUse
-from kohort.broker.shards.shards import Shards
+from kohort.broker.shards.group_shards import GroupShards
 from kohort.broker.shards.transaction_shards import TransactionShards
 from kohort.broker.topics.automatic import automatic
 from kohort.broker.topics.placement import spread
@@ -95,6 +97,7 @@ class Cluster:
         topic_created: called with each topic that is created, if set.
         shards: the partitions of ``__consumer_offsets`` and their coordinators.
         transactions: the partitions of ``__transaction_state`` and their coordinators.
+        loader: reads the logs of both.
         leaders: elects the leaders of partitions; `leaders_changed` saves them.
         long_work: runs the work of requests that takes several turns of the loop.
         request_memory: limits the memory of long requests.
@@ -165,29 +168,29 @@ class Cluster:
             self._topics_changed,
             self._config_changed,
         )
-        shards = FirstUse if plays_first_use(config) else Shards
+        runtime = Runtime(
+            clock, Loader(clock), config["coordinator.load.delay.ms"], events
+        )
+        self.loader = runtime.loader
+        is_first_use = plays_first_use(config)
+        shards = FirstUse if is_first_use else GroupShards
         self.shards = shards(
             group_settings(config),
-            clock,
+            runtime,
             self._make_encoder,
             config["group.coordinator.append.linger.ms"],
             ids.member_id,
-            config["coordinator.load.delay.ms"],
             partial(self.auto_create, OFFSETS_TOPIC),
-            events,
             Credit(self.open_connections),
         )
         self.transactions = TransactionShards(
             transaction_settings(config),
-            clock,
-            self.shards.loader,
-            config["coordinator.load.delay.ms"],
+            runtime,
             partial(self.auto_create, TRANSACTIONS_TOPIC),
             self.producer_ids.new,
             partial(self.features.level, TRANSACTION_VERSION),
             self._write_marker,
-            events,
-            refuses_first=plays_first_use(config),
+            refuses_first=is_first_use,
         )
         self._coordinated: dict[str, Coordinated] = {
             OFFSETS_TOPIC: self.shards,

@@ -19,14 +19,15 @@ from typing import Any, Final
 
 from kohort.broker import telemetry
 from kohort.broker.cluster.cluster import Cluster
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.member import Protocols
+from kohort.broker.coordinator.group import Group
 from kohort.broker.events.bus import Events, Reader
 from kohort.broker.events.remembered import REMEMBERED
 from kohort.broker.events.seen import Seen
 from kohort.broker.events.views.reading import json_of, pause, take
 from kohort.broker.log.store import StorageError
-from kohort.broker.shards.hash import partition_of
+from kohort.broker.runtime.hash import partition_of
 from kohort.broker.topics.topic import EVENTS_TOPIC, Topic
 from kohort.protocol.consumer import decode_subscription
 from kohort.protocol.messages import WireError
@@ -132,7 +133,7 @@ class EventsTopic:
             del self._readers[next(iter(self._readers))]
 
     def _group(self, group_id: str) -> Group | None:
-        return self._cluster.shards.for_group(group_id).groups.get(group_id)
+        return self._cluster.shards.for_id(group_id).groups.get(group_id)
 
     # -- writing
 
@@ -248,9 +249,10 @@ def _record(event: Mapping[str, Any]) -> Record:
 
 def _reads(group: Group | None) -> bool:
     """Returns whether a group subscribes to the topic or has committed to it."""
-    return group is not None and (
-        any(topic == EVENTS_TOPIC for topic, _ in group.offsets)
-        or any(_subscribes(member.protocols) for member in group.members.values())
+    if group is not None and any(topic == EVENTS_TOPIC for topic, _ in group.offsets):
+        return True
+    return isinstance(group, ClassicGroup) and any(
+        _subscribes(member.protocols) for member in group.members.values()
     )
 
 

@@ -15,7 +15,7 @@ from kohort.broker.events.bus import Events
 from kohort.broker.log.ended_transactions import EndMarker
 from kohort.broker.log.store import StorageError
 from kohort.broker.notice import Notice
-from kohort.broker.shards.shards import Shards
+from kohort.broker.shards.group_shards import GroupShards
 from kohort.broker.topics.topic import NO_NODE, OFFSETS_TOPIC, Topic
 from kohort.broker.topics.topics import Topics
 from kohort.protocol.errors import ErrorCode
@@ -33,7 +33,7 @@ class Marked(Protocol):
         """The topics."""
 
     @property
-    def shards(self) -> Shards:
+    def shards(self) -> GroupShards:
         """The coordinators of groups."""
 
     @property

@@ -18,10 +18,10 @@ from kohort.broker.coordinator.events import (
     Leave,
     Offsets,
     Sync,
-    TimerKey,
 )
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.notice import Notice
+from kohort.broker.runtime.effects import Append, Arm, CommandResult, Disarm, Reply
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.slotted import slotted
 
@@ -136,14 +136,6 @@ class DeleteOffsetsResult:
     """(topic, (partition, error code) each)."""
 
 
-@slotted
-class CommandResult:
-    """The answer to a `Command`."""
-
-    refusal: str | None = None
-    """Why the command cannot be performed, in one sentence; None if it was."""
-
-
 Result = (
     JoinResult
     | SyncResult
@@ -201,25 +193,7 @@ def refused(event: GroupEvent, error: ErrorCode, settings: GroupSettings) -> Res
     return _ERROR_RESULTS[type(event)](error)
 
 
-def reverted(result: Result, error: int = ErrorCode.NOT_COORDINATOR) -> Result:
-    """Turns a result into an error: its records were not written."""
-    match result:
-        case JoinResult():
-            return JoinResult(error, result.member_id)
-        case DescribeGroupResult():
-            return DescribeGroupResult(error, result.group_id, "")
-        case _:
-            return type(result)(error)  # type: ignore[arg-type]
-
-
 # -- effects
-
-
-class Reply(NamedTuple):
-    """Answer the request that brought this token; at most once per token."""
-
-    token: object
-    result: Result
 
 
 class Replies(NamedTuple):
@@ -257,22 +231,6 @@ class Forget:
 
     token: object
     why: str
-
-
-@slotted
-class Arm:
-    """Submit `Expired(key)` at `deadline`; replaces an earlier timer of the key."""
-
-    key: TimerKey
-    deadline: float
-    """Seconds since the epoch, on the driver's clock."""
-
-
-@slotted
-class Disarm:
-    """The timer of this key is no longer needed."""
-
-    key: TimerKey
 
 
 @slotted
@@ -407,23 +365,6 @@ Written = GroupRecord | GroupTombstone | OffsetRecord | PendingOffset
 """Records that a coordinator writes."""
 Record = Written | TransactionEnd
 """Records that a coordinator reads."""
-
-
-@slotted
-class Append:
-    """Write these records, after all earlier appends.
-
-    `Appended` or `AppendFailed` follows. An append is written or refused as a whole.
-    """
-
-    records: Sequence[Written]
-    append_id: int
-    """Ids ascend."""
-    is_atomic: bool = True
-    """All records have to fit into one batch."""
-    opens_window: bool = False
-    """Requests that arrive before it is written may change its consequences. For other
-    appends it makes no difference whether requests come before or after."""
 
 
 Effect = Reply | Replies | Forget | Arm | Disarm | Append | Notice

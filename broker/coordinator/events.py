@@ -12,13 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
-from kohort.broker.coordinator.classic.state import GroupState
+from kohort.broker.coordinator.state import GroupState
 from kohort.broker.notice import Client
+from kohort.broker.runtime.events import Appended, AppendFailed, Expired
 from kohort.protocol.slotted import slotted
-
-TimerKey = tuple[str, ...]
-"""The purpose of a timer: ``("join", group)``, ``("sync", group)``, ``("session",
-group, member)`` and so on."""
 
 
 @slotted
@@ -331,13 +328,6 @@ Command = MemberCommand | TriggerRebalance | HoldGroup | ReleaseGroup | LimitGro
 
 
 @slotted
-class Expired:
-    """An armed timer fires."""
-
-    key: TimerKey
-
-
-@slotted
 class Credited:
     """Members count as heard from, until a time that the clock is moved to."""
 
@@ -345,25 +335,6 @@ class Credited:
     member_ids: Sequence[str]
     until: float
     """Seconds since the epoch."""
-
-
-@slotted
-class Appended:
-    """All appends up to this one are in the log."""
-
-    append_id: int
-
-
-@slotted
-class AppendFailed:
-    """The log refused an append; all earlier ones are `Appended`, none is later."""
-
-    append_id: int
-    error_code: int
-    """The error of Kafka's log, for example MESSAGE_TOO_LARGE."""
-    size_in_bytes: int
-    max_size_in_bytes: int
-    """The largest batch that the log accepts: ``max.message.bytes`` of the topic."""
 
 
 GroupEvent = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.broker.coordinator.classic.state import GroupState
+from kohort.broker.coordinator.state import GroupState
 
 
 class Lasting:

@@ -8,11 +8,10 @@ comes back in its last generation, and pending members are forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from kohort.broker.coordinator import notices, pending
-from kohort.broker.coordinator.classic import rebalance
-from kohort.broker.coordinator.classic.group import Group, Pending
+from kohort.broker.coordinator import pending
 from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
 from kohort.broker.coordinator.effects import (
     GroupRecord,
@@ -22,8 +21,12 @@ from kohort.broker.coordinator.effects import (
     Record,
     TransactionEnd,
 )
+from kohort.broker.coordinator.group import Group, Pending
 from kohort.broker.coordinator.pending import OpenTransactions
-from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.broker.coordinator.turn import Turn
+
+Restore = Callable[[Turn, str, Any], Group]
+"""Makes a group from its id and its record, in a turn that collects the effects."""
 
 
 class Found:
@@ -128,40 +131,22 @@ class Loading:
                 keys = commit.log_ends
                 pending.end(found, producer_id, keys, is_commit=record.is_commit)
 
-    def finish(self, turn: Turn, groups: dict[str, Group]) -> None:
-        """Adds the groups that were found; every member's session starts now.
-
-        A group with more members than group.max.size, which may have changed meanwhile,
-        rebalances at once (KIP-389). That removes no member yet: the limit applies to
-        the members that rejoin.
+    def finish(
+        self, turn: Turn, groups: dict[str, Group], restore: Mapping[type, Restore]
+    ) -> None:
+        """Adds the groups that were found.
 
         Args:
             turn: collects the effects.
             groups: those of the coordinator, by group id.
+            restore: by the type of its latest record, makes a group; by that of None, a
+                group that has only ever had offsets.
         """
         found, self.found = self.found, {}
         for group_id, facts in found.items():
-            _add(turn, groups, group_id, facts)
-
-
-def _add(turn: Turn, groups: dict[str, Group], group_id: str, found: Found) -> None:
-    assert group_id not in groups
-    group = Group(group_id, turn.now)
-    if found.record is not None:
-        group.restore(found.record)
-    group.committed.replace(found.offsets)
-    group.expire_ms = found.expire_ms
-    group.pending = found.pending
-    groups[group_id] = group
-    notices.group_loaded(turn, group)
-    for member in group.ordered():
-        turn.keep_alive(member, member.session_timeout)
-    for member_id in [*turn.lasting.muted.get(group_id, ())]:
-        # Its session begins with the load, like all sessions; after that it is not
-        # heard.
-        if member_id in group.members:
-            group.members[member_id].is_muted = True
-        else:
-            turn.lasting.unmute(group_id, member_id)
-    if len(group.members) > turn.max_size(group):
-        rebalance.prepare(turn, group, Cause("group_over_max_size"))
+            assert group_id not in groups
+            group = restore[type(facts.record)](turn, group_id, facts.record)
+            group.committed.replace(facts.offsets)
+            group.expire_ms = facts.expire_ms
+            group.pending = facts.pending
+            groups[group_id] = group

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import repeat
 from typing import Final, TypeGuard
 
 from kohort.broker.coordinator import notices, pending
 from kohort.broker.coordinator.appends import (
-    Appends,
     Changed,
+    GroupAppends,
     GroupChange,
     committed_offsets,
     unstable_offsets,
-)
-from kohort.broker.coordinator.classic.group import Group
-from kohort.broker.coordinator.classic.state import (
-    COMPLETING_REBALANCE,
-    DEAD,
-    EMPTY,
-    PREPARING_REBALANCE,
-    STABLE,
 )
 from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
 from kohort.broker.coordinator.effects import (
@@ -31,9 +23,7 @@ from kohort.broker.coordinator.effects import (
     Effect,
     FetchedOffset,
     FetchOffsetsResult,
-    GroupTombstone,
     OffsetRecord,
-    Reply,
     Written,
 )
 from kohort.broker.coordinator.events import (
@@ -43,10 +33,12 @@ from kohort.broker.coordinator.events import (
     Offsets,
     TopicsDeleted,
 )
-from kohort.broker.coordinator.java_hash import java_length
+from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.coordinator.state import DEAD, EMPTY
 from kohort.broker.coordinator.turn import Turn
-from kohort.protocol.consumer import PROTOCOL_TYPE
+from kohort.broker.runtime.effects import Reply
+from kohort.broker.runtime.java_hash import java_length
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.row_cache import RowCache
 
@@ -56,6 +48,8 @@ _KEYS: Final[RowCache[tuple[Sequence[str], Sequence[int]], tuple[OffsetKey, ...]
 """Lists of keys, by topics and partitions."""
 COMMITTED: Final = CommitResult(ErrorCode.NONE)
 """The answer to most commits."""
+MakeGroup = Callable[[str, float], Group]
+"""Makes a group for offsets, by its id, and the time in seconds since the epoch."""
 _REFUSED = {int(code): CommitResult(int(code)) for code in ErrorCode}
 
 
@@ -70,10 +64,11 @@ _REFUSED = {int(code): CommitResult(int(code)) for code in ErrorCode}
 
 def commit(
     settings: GroupSettings,
-    appends: Appends,
+    appends: GroupAppends,
     groups: dict[str, Group],
     event: CommitOffsets,
     now: float,
+    make_group: MakeGroup,
     *,
     listening: bool,
 ) -> list[Effect]:
@@ -91,11 +86,9 @@ def commit(
     effects: list[Effect] = []
     is_new = group is None
     if group is None:
-        group = Group(event.group_id, now)
-    elif group.state is STABLE or group.state is PREPARING_REBALANCE:
-        # In these states a commit is a sign of life. `_validate` has checked that it
-        # comes from a member.
-        group.members[event.member_id].keep_alive(now, effects)
+        group = make_group(event.group_id, now)
+    else:
+        group.hear_commit(event.member_id, now, effects)
     records, change, result = _store(settings, group, event, now, is_new=is_new)
     if is_new:
         groups[event.group_id] = group
@@ -141,23 +134,13 @@ def only_stores(
 
 
 def _validate(group: Group | None, event: CommitOffsets) -> int:
-    generation_id = event.generation_id
-    if group is None:
-        if generation_id < 0:
-            return 0
-        if event.unknown_group_is_illegal_generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    if generation_id < 0 and group.state is EMPTY:
+    if group is not None:
+        return group.validate_offset_commit(event)
+    if event.generation_id < 0:
         return 0
-    error = group.validate_member(event.member_id, event.group_instance_id)
-    if error:
-        return error
-    if generation_id != group.generation_id:
+    if event.unknown_group_is_illegal_generation:
         return ErrorCode.ILLEGAL_GENERATION
-    if group.state is COMPLETING_REBALANCE:
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    return 0
+    return ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def _store(
@@ -238,7 +221,7 @@ def is_too_long(metadata: str, longest: int) -> bool:
 
 
 def fetch(
-    appends: Appends, groups: dict[str, Group], event: FetchOffsets
+    appends: GroupAppends, groups: dict[str, Group], event: FetchOffsets
 ) -> FetchOffsetsResult:
     """Returns committed offsets; unknown groups, topics and partitions have none.
 
@@ -285,14 +268,13 @@ def _row(partition: int, entry: OffsetEntry | None) -> FetchedOffset:
 def delete(turn: Turn, groups: dict[str, Group], event: DeleteOffsets) -> None:
     """Deletes offsets of topics that no member subscribes to."""
     group = groups.get(event.group_id)
-    error = ErrorCode.NONE
+    error: int = ErrorCode.NONE
     if not event.group_id:
         error = ErrorCode.INVALID_GROUP_ID
     elif group is None:
         error = ErrorCode.GROUP_ID_NOT_FOUND
-    elif group.state is not EMPTY and group.protocol_type != PROTOCOL_TYPE:
-        # Only consumers' metadata has a subscription that can be read.
-        error = ErrorCode.NON_EMPTY_GROUP
+    else:
+        error = group.validate_offset_delete()
     if error or group is None:
         turn.reply(event.token, DeleteOffsetsResult(error))
         return
@@ -377,11 +359,10 @@ class _Removal:
         """Removes a group without members, with its offsets."""
         keys = [*group.offsets, *group.pending]
         change = self._remove(group, keys, was_deleted=True)
-        for member_id in group.pending_members:
-            turn.disarm(("session", group.group_id, member_id))
-        group.pending_members.clear()
+        for timer in group.stop_timers():
+            turn.disarm(timer)
         del groups[group.group_id]
-        self.records.append(GroupTombstone(group.group_id))
+        self.records += group.tombstones()
         self.changes.append(change)
 
     def append(self, turn: Turn, *, is_atomic: bool) -> None:
@@ -395,7 +376,7 @@ class _Removal:
             turn.append_changes(self.records, changed, is_atomic=is_atomic)
 
 
-def buried(turn: Turn, changed: Changed) -> None:
+def buried(turn: Turn, _: dict[str, Group], changed: Changed) -> None:
     """The log has these changes: marks the deleted groups as Dead."""
     for change in changed.changes:
         if change.was_deleted:
@@ -451,31 +432,18 @@ def expire(
     return group_ids[checked:], next_ms
 
 
-def _expired(turn: Turn, group: Group) -> tuple[list[tuple[str, int]], float]:
-    """The offsets of one group that have expired, and when the next one may, in ms.
-
-    Their retention begins when the group becomes Empty. It begins with the commit for
-    topics that the consumers of a Stable group do not subscribe to, and for simple
-    consumers (KIP-211). No offset expires during a rebalance, if subscriptions cannot
-    be read, or if members are not consumers.
-    """
-    since_ms: int | None = None
-    if group.protocol_type is not None:
-        if group.state is EMPTY:
-            if group.state_timestamp_ms >= 0:
-                since_ms = group.state_timestamp_ms
-        elif (
-            group.state is not STABLE
-            or group.protocol_type != PROTOCOL_TYPE
-            or group.subscribed_topics() is None
-        ):
-            return [], math.inf
+def _expired(turn: Turn, group: Group) -> tuple[list[OffsetKey], float]:
+    """The offsets of one group that have expired, and when the next one may, in ms."""
+    since_ms = group.retention_since_ms()
+    if since_ms == math.inf:
+        return [], math.inf
     now_ms = int(turn.now * 1000)
     retention_ms = turn.settings.offsets_retention_ms
-    expired, next_ms = [], math.inf
+    expired: list[OffsetKey] = []
+    next_ms = math.inf
     for key, entry in group.offsets.items():
         if key in group.expire_ms:
-            over_ms = group.expire_ms[key]
+            over_ms: float = group.expire_ms[key]
         else:
             over_ms = (entry[3] if since_ms is None else since_ms) + retention_ms
         if now_ms < over_ms:

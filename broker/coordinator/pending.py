@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from kohort.broker.coordinator.classic.group import Pending
 from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
+from kohort.broker.coordinator.group import Pending
 from kohort.broker.notice import Who
 
 

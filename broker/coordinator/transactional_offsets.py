@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kohort.broker.coordinator import notices, offsets, pending
 from kohort.broker.coordinator.appends import Changed, GroupChange
-from kohort.broker.coordinator.classic.group import Group
-from kohort.broker.coordinator.classic.state import EMPTY
 from kohort.broker.coordinator.effects import CommitRecords, CommitResult
 from kohort.broker.coordinator.events import CommitInTransaction, TransactionEnded
+from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.offsets import MakeGroup
 from kohort.broker.coordinator.pending import OpenTransactions
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.errors import ErrorCode
@@ -18,6 +18,7 @@ def commit(
     groups: dict[str, Group],
     transactions: OpenTransactions,
     event: CommitInTransaction,
+    make_group: MakeGroup,
 ) -> None:
     """Stores pending offsets; a simple consumer's first commit creates its group.
 
@@ -33,7 +34,7 @@ def commit(
         return
     is_new = group is None
     if group is None:
-        group = groups[event.group_id] = Group(event.group_id, turn.now)
+        group = groups[event.group_id] = make_group(event.group_id, turn.now)
     records, change, result = _store(turn, group, event, is_new=is_new)
     if turn.listening:
         turn.notices += notices.pending_stored(
@@ -51,19 +52,9 @@ def commit(
 
 
 def _validate(group: Group | None, event: CommitInTransaction) -> int:
-    """Checks the member; old clients send none (KIP-447), to groups in any state."""
-    generation_id = event.generation_id
-    if group is None:
-        return 0 if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
-    if generation_id < 0 and (
-        group.state is EMPTY
-        or (not event.member_id and event.group_instance_id is None)
-    ):
-        return 0
-    error = group.validate_member(event.member_id, event.group_instance_id)
-    if not error and generation_id != group.generation_id:
-        return ErrorCode.ILLEGAL_GENERATION
-    return error
+    if group is not None:
+        return group.validate_transactional_commit(event)
+    return 0 if event.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
 
 
 def _store(

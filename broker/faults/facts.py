@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Final
 
-from kohort.broker.coordinator.classic.state import GroupState
+from kohort.broker.coordinator.state import GroupState
 from kohort.broker.faults.rule import Rule
 from kohort.broker.long_work import Pace
 from kohort.broker.request import Request
@@ -102,7 +102,7 @@ class Facts:
         shards = self.request.node.cluster.shards
         found: set[str] = set()
         for group_id in self.groups:
-            groups = shards.for_group(group_id).groups if len(shards) else {}
+            groups = shards.for_id(group_id).groups if len(shards) else {}
             group = groups.get(group_id)
             found.add(GroupState.DEAD if group is None else group.state)
         return found

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from kohort.broker.coordinator.classic.state import GroupState
+from kohort.broker.coordinator.state import GroupState
 from kohort.broker.faults.kafka_errors import notes_on_error
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import BY_NAME

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kohort.broker.handlers.repeated_rows import RepeatedRows
 from kohort.broker.log.store import StorageError
@@ -19,8 +19,7 @@ from kohort.protocol.apis.k10_find_coordinator import (
 from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kohort.broker.shards.shard import Shard
-    from kohort.broker.shards.transaction_shard import TransactionShard
+    from kohort.broker.runtime.shard import Shard
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 
@@ -73,7 +72,7 @@ def handle(request: Request) -> Work:
 def _coordinator(request: Request, key: str, *, can_find: bool) -> Coordinator:
     cluster, key_type = request.node.cluster, request.message.key_type
     if key_type == _GROUP:
-        return _leader(request, key, cluster.shards.for_group, can_find=can_find)
+        return _leader(request, key, cluster.shards.for_id, can_find=can_find)
     if key_type == _TRANSACTION:
         return _leader(request, key, cluster.transactions.for_id, can_find=can_find)
     error, why = ErrorCode.INVALID_REQUEST, f"key type {key_type} is not supported"
@@ -86,7 +85,7 @@ def _coordinator(request: Request, key: str, *, can_find: bool) -> Coordinator:
 def _leader(
     request: Request,
     key: str,
-    shard_of: Callable[[str], Shard | TransactionShard],
+    shard_of: Callable[[str], Shard[Any, Any]],
     *,
     can_find: bool,
 ) -> Coordinator:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from kohort.broker.coordinator.admin import GROUP_TYPE
-from kohort.broker.coordinator.classic.state import GroupState
+from kohort.broker.coordinator.coordinator import GROUP_TYPES
 from kohort.broker.coordinator.events import ListGroups
+from kohort.broker.coordinator.state import GroupState
 from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
@@ -40,7 +40,7 @@ def handle(request: Request) -> Work:
         request.finish(ListGroupsResponse(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         return
     wanted = _known(states, GroupState)
-    of_types = _known(types, (GROUP_TYPE,))
+    of_types = _known(types, GROUP_TYPES)
     groups = []
     for driver in drivers:
         slot = ResultSlot()

@@ -1,10 +1,15 @@
-"""Shards: from a group's id to its coordinator.
+"""Shards of groups and of transactions, on `kohort.broker.runtime`.
 
-1. `hash.partition_of` maps the group id to a partition of ``__consumer_offsets``.
-2. `shards.Shards` finds the `shard.Shard` of that partition, and its leader's node.
-3. The leader's `shard.Shard` loads the groups through `loader.Loader`, and then runs
-   their coordinator with a `driver.GroupDriver`; from then on, each change of a group
-   is a record (`group_records`) in the partition.
-4. If another node becomes leader, the shard unloads the coordinator, which refuses the
-   requests that wait for it, and loads the groups again.
+The runtime finds, loads, moves and drives coordinators. Here is what each kind adds:
+
+| | of groups | of transactions |
+| --- | --- | --- |
+| which id an event has, how it is refused | `group_shards` | `transaction_shards` |
+| state machine and records of a shard | `group_shard` | `transaction_shard` |
+| effects and short ways | `group_driver` | `transaction_driver` |
+| records as bytes, and back | `group_records` | `transaction_records` |
+
+Groups alone have members' connections (`disconnections`), heartbeats credited while the
+clock is moved ahead (`credit`), and requests that a new cluster of Kafka refuses
+(`first_use`).
 """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kohort.broker.notice import Notice
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.group import Group
+    from kohort.broker.coordinator.classic.group import ClassicGroup
     from kohort.broker.coordinator.classic.member import Member
 
 MOST_MEMBERS: Final = 1_000
@@ -24,7 +24,7 @@ MOST_AWAY: Final = 10_000
 
 _Key = tuple[str, str]
 """Group id, member id."""
-Find = Callable[[str, str], "tuple[int, Group, Member] | None"]
+Find = Callable[[str, str], "tuple[int, ClassicGroup, Member] | None"]
 """Finds a member by the two: its coordinator's node, its group, and itself."""
 
 

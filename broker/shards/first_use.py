@@ -17,45 +17,40 @@ topic in a data directory is in use.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
-from kohort.broker.coordinator.events import (
-    CommitInTransaction,
-    GroupEvent,
-    ListGroups,
-)
-from kohort.broker.log.store import StorageError
-from kohort.broker.shards.shards import Shards
+from kohort.broker.coordinator.events import CommitInTransaction, GroupEvent, ListGroups
+from kohort.broker.shards.group_shards import GroupShards
 from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kohort.broker.log.producers import Verification
-    from kohort.broker.shards.driver import GroupDriver
+    from kohort.broker.shards.group_driver import GroupDriver
 
 
-class FirstUse(Shards):
+class FirstUse(GroupShards):
     """Shards that refuse their first requests."""
 
-    _refused: set[type] | None = None
+    refuses_first = True
+
+    _refused_kinds: set[type] | None = None
     """The kinds of events refused since the topic is new; None once it is in use."""
 
     def can_find(self) -> bool:
         """Returns False once: the look-up that creates ``__consumer_offsets`` fails."""
-        if len(self):
-            return True
-        with contextlib.suppress(StorageError):
-            self._create()
-            self._refused = set()
-        return False
+        found = super().can_find()
+        if not found and len(self):
+            self._refused_kinds = set()
+        return found
 
-    def submit(self, node_id: int, event: GroupEvent) -> None:
+    def submit(self, node_id: int | None, event: GroupEvent) -> None:
         """Hands an event to its group's coordinator, or refuses it."""
-        if not len(self) or self._refuses(type(event)):
-            self._refuse(event, ErrorCode.NOT_COORDINATOR)
-        else:
-            self._refused = None
+        if len(self) and not self._refuses(type(event)):
+            self._refused_kinds = None
             super().submit(node_id, event)
+        else:
+            error = ErrorCode.NOT_COORDINATOR
+            event.token.answer(self._refused(event, error))  # type: ignore[attr-defined]  # a waiter
 
     def verify(
         self, node_id: int, group_id: str, producer_id: int, epoch: int, *, adds: bool
@@ -63,7 +58,7 @@ class FirstUse(Shards):
         """Begins to verify a commit, or refuses it."""
         if not len(self) or self._refuses(CommitInTransaction):
             return ErrorCode.NOT_COORDINATOR
-        self._refused = None
+        self._refused_kinds = None
         return super().verify(node_id, group_id, producer_id, epoch, adds=adds)
 
     def drivers(self, node_id: int) -> list[GroupDriver] | None:
@@ -71,7 +66,7 @@ class FirstUse(Shards):
         return None if self._refuses(ListGroups) else super().drivers(node_id)
 
     def _refuses(self, kind: type) -> bool:
-        if self._refused is None or kind in self._refused:
+        if self._refused_kinds is None or kind in self._refused_kinds:
             return False
-        self._refused.add(kind)
+        self._refused_kinds.add(kind)
         return True

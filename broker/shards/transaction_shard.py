@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from kohort.broker.clock import Clock
-from kohort.broker.events.bus import Events
 from kohort.broker.log.ended_transactions import EndMarker
 from kohort.broker.log.partition import Partition
-from kohort.broker.shards.led_partition import LedPartition
-from kohort.broker.shards.loader import Loader
-from kohort.broker.shards.transaction_driver import TransactionDriver, answer
-from kohort.broker.shards.transaction_records import read_in_pieces
+from kohort.broker.notice import Notice
+from kohort.broker.runtime.runtime import Runtime
+from kohort.broker.runtime.shard import PartitionLog, Shard
+from kohort.broker.shards.transaction_driver import TransactionDriver
+from kohort.broker.shards.transaction_records import encode, read_in_pieces
 from kohort.broker.transactions.coordinator import TransactionCoordinator
-from kohort.broker.transactions.effects import Reply, WriteMarkers
+from kohort.broker.transactions.effects import StateRecord, WriteMarkers
 from kohort.broker.transactions.events import TopicPartition
 from kohort.broker.transactions.load import Loading
 from kohort.broker.transactions.transaction_metadata import TransactionMetadata
@@ -22,36 +21,33 @@ WriteMarker = Callable[[EndMarker, str, int, Callable[[int], object]], None]
 """Writes a marker to a partition at its leader; see `kohort.broker.cluster.markers`."""
 
 
-class TransactionShard(LedPartition[TransactionDriver, Loading]):
+class TransactionShard(Shard[TransactionDriver, Loading]):
     """One partition of ``__transaction_state`` and, if it is led, its coordinator.
 
     Args:
         index: the index of the partition.
         partition: its log.
-        clock: the source of time and timers.
-        loader: reads logs.
-        load_delay_ms: ``coordinator.load.delay.ms``: loading takes at least this long.
+        runtime: the parts of the broker that it runs on.
         make: creates a coordinator without transactions.
-        events: the stream of events.
+        transaction_version: returns the level of ``transaction.version``.
         write_marker: writes markers.
     """
 
-    __slots__ = ("_events", "_make", "_write_marker")
+    __slots__ = ("_log", "_make", "_transaction_version", "_write_marker")
 
     def __init__(
         self,
         index: int,
         partition: Partition,
-        clock: Clock,
-        loader: Loader,
-        load_delay_ms: int,
+        runtime: Runtime,
         make: Callable[[], TransactionCoordinator],
-        events: Events,
+        transaction_version: Callable[[], int],
         write_marker: WriteMarker,
     ) -> None:
-        super().__init__(index, partition, clock, loader, load_delay_ms)
+        super().__init__(index, partition, runtime)
         self._make = make
-        self._events = events
+        self._log = PartitionLog(partition, self._encode)
+        self._transaction_version = transaction_version
         self._write_marker = write_marker
 
     @property
@@ -63,18 +59,18 @@ class TransactionShard(LedPartition[TransactionDriver, Loading]):
         return Loading()
 
     def _slices(self, read: Loading) -> Iterator[None]:
-        return self._feed(read_in_pieces, read.feed)
+        return self._feed(read, read_in_pieces)
 
-    def _start(self, read: Loading) -> None:
-        self.driver = TransactionDriver(
-            self._make(),
-            self._clock,
-            self._partition,
-            self._reload,
-            self._events.of(self.node_id).publish,
-            self._write,
+    def _new_driver(
+        self, publish: Callable[[Notice, float], None]
+    ) -> TransactionDriver:
+        return TransactionDriver(
+            self._make(), self._clock, self._log, self._reload, publish, self._write
         )
-        self.driver.start(read)
+
+    def _encode(self, records: Sequence[StateRecord], now_ms: int) -> bytes:
+        value_version = 1 if self._transaction_version() else 0
+        return encode(records, value_version, now_ms)
 
     def _write(
         self,
@@ -91,9 +87,3 @@ class TransactionShard(LedPartition[TransactionDriver, Loading]):
             marker.transaction_version,
         )
         self._write_marker(end, partition.topic, partition.partition, answered)
-
-    def _end(self, driver: TransactionDriver) -> None:
-        driver.stop()
-        for effect in driver.coordinator.unload():
-            if isinstance(effect, Reply):
-                answer(*effect)

@@ -1,16 +1,10 @@
-"""Effects of the transaction coordinator, performed in order.
-
-`Arm` is that of groups.
-"""
+"""Effects of the transaction coordinator alone, and the record that it appends."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from kohort.broker.coordinator.effects import Arm
-from kohort.broker.notice import Notice
-from kohort.broker.transactions.events import Result, TopicPartition
+from kohort.broker.transactions.events import TopicPartition
 from kohort.broker.transactions.transaction_metadata import Metadata
 from kohort.protocol.slotted import slotted
 
@@ -24,23 +18,6 @@ class StateRecord:
 
 
 @slotted
-class Append:
-    """Write these records, before anything that follows.
-
-    `Appended` or `AppendFailed` follows.
-    """
-
-    records: Sequence[StateRecord]
-    append_id: int
-    """Ids ascend."""
-    value_version: int
-    """The version of their values."""
-    opens_window: bool = False
-    """`Appended` follows in the next turn of the event loop: requests that arrive
-    together with this one's are answered CONCURRENT_TRANSACTIONS."""
-
-
-@slotted
 class WriteMarkers:
     """End a transaction in its partitions; `MarkerWritten` follows for each of them."""
 
@@ -50,13 +27,3 @@ class WriteMarkers:
     is_commit: bool
     transaction_version: int
     partitions: Sequence[TopicPartition]
-
-
-class Reply(NamedTuple):
-    """Answer the request that brought this token; at most once per token."""
-
-    token: object
-    result: Result
-
-
-Effect = Append | WriteMarkers | Arm | Notice | Reply

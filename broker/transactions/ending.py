@@ -5,7 +5,7 @@
    markers is armed: for the next turn of the event loop, or for later
    (``transaction.markers.delay.ms``). Until then the id is busy, as in Kafka, which
    sends the markers to other brokers.
-3. When the timer fires (`write_due`), a marker is written to each partition.
+3. When the timer fires (`markers_due`), a marker is written to each partition.
 4. `marker_written` counts them; a refused one is due again later. After the last one,
    CompleteCommit or CompleteAbort is appended.
 
@@ -15,6 +15,7 @@ The markers do not wait for the timer after a command, after a load, and if the 
 
 from __future__ import annotations
 
+from kohort.broker.runtime.events import TimerKey
 from kohort.broker.transactions import notices
 from kohort.broker.transactions.events import (
     EndTransaction,
@@ -35,6 +36,7 @@ from kohort.broker.transactions.state import (
 from kohort.broker.transactions.transaction_metadata import (
     FIRST_RETRY,
     LAST_EPOCH,
+    NEVER,
     NO_EPOCH,
     NO_PRODUCER_ID,
     Metadata,
@@ -87,7 +89,7 @@ def _refuse(
 ) -> None:
     turn.reply(event.token, EndTransactionResult(error))
     if turn.listening and error == ErrorCode.PRODUCER_FENCED:
-        turn.notify(notices.transaction_fenced(transaction, event))
+        turn.notices.append(notices.transaction_fenced(transaction, event))
 
 
 def _cause(event: EndTransaction) -> str:
@@ -241,8 +243,9 @@ def fence(
     return True
 
 
-def timed_out(turn: Turn, transaction: TransactionMetadata) -> None:
+def timed_out(turn: Turn, transaction: TransactionMetadata, _: TimerKey) -> None:
     """Aborts a transaction whose timeout has passed, when its timer fires."""
+    transaction.armed = NEVER
     metadata = transaction.metadata
     if metadata.state is not ONGOING:
         return
@@ -272,8 +275,13 @@ def prepared(turn: Turn, transaction: TransactionMetadata, *, at_once: bool) -> 
         turn.arm_markers(transaction, max(turn.settings.markers_delay_ms, 0) / 1000)
 
 
+def markers_due(turn: Turn, transaction: TransactionMetadata, _: TimerKey) -> None:
+    """Writes the markers that are due, when their timer fires."""
+    write_due(turn, transaction)
+
+
 def write_due(turn: Turn, transaction: TransactionMetadata) -> None:
-    """Writes the markers that are due, when their timer fires, or a hold ends."""
+    """Writes the markers that are due, unless the transaction is held."""
     if (
         transaction.state not in PREPARED
         or transaction.pending is not None

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kohort.broker.coordinator.effects import CommandResult
-from kohort.broker.coordinator.events import Appended, AppendFailed, Expired
 from kohort.broker.notice import Client
+from kohort.broker.runtime.effects import CommandResult
+from kohort.broker.runtime.events import Appended, AppendFailed, Expired
 from kohort.broker.transactions.settings import TransactionSettings
 from kohort.broker.transactions.state import TransactionState
 from kohort.protocol.errors import ErrorCode
@@ -194,17 +194,6 @@ Result = (
     | DescribeTransactionResult
     | CommandResult
 )
-
-
-def failed(result: Result, error: int) -> Result:
-    """Turns a result into an error: its record was not written."""
-    match result:
-        case CommandResult():
-            return CommandResult(f"it could not be written: {ErrorCode(error).name}")
-        case DescribeTransactionResult():
-            return DescribeTransactionResult(error, result.transactional_id)
-        case _:
-            return type(result)(error)
 
 
 def refused(

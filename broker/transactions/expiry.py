@@ -20,11 +20,12 @@ def expire(
     Args:
         turn: collects the effects.
         transactions: by id.
-        unchecked: ids that this check has not seen yet.
+        unchecked: ids that this check has not seen yet; empty: a check begins.
 
     Returns:
         The ids that are left for the next part of the check.
     """
+    unchecked = unchecked or list(transactions)
     part, rest = unchecked[:LARGEST_PART], unchecked[LARGEST_PART:]
     before_ms = turn.now_ms - turn.settings.expiration_ms
     expired = []

@@ -41,7 +41,7 @@ def initialize(
     if error:
         turn.reply(event.token, InitProducerResult(error))
         if turn.listening and error == ErrorCode.PRODUCER_FENCED:
-            turn.notify(notices.transaction_fenced(transaction, event))
+            turn.notices.append(notices.transaction_fenced(transaction, event))
         return
     if transaction.state is ONGOING:
         # The next try gets an epoch.

@@ -26,7 +26,7 @@ def add(
     if transaction is None or error:
         turn.reply(event.token, AddPartitionsResult(error))
         if turn.listening and transaction and error == ErrorCode.PRODUCER_FENCED:
-            turn.notify(notices.transaction_fenced(transaction, event))
+            turn.notices.append(notices.transaction_fenced(transaction, event))
         return
     if event.verify_only:
         turn.reply(event.token, _verified(transaction, event))

@@ -5,7 +5,7 @@ A command ends in the same functions as the request that it stands for.
 
 from __future__ import annotations
 
-from kohort.broker.coordinator.effects import CommandResult
+from kohort.broker.runtime.effects import CommandResult
 from kohort.broker.transactions import ending, initialize
 from kohort.broker.transactions.events import (
     Command,

@@ -1,4 +1,4 @@
-"""The effects of one event, collected while the event is handled."""
+"""The effects of an event of transactions, collected while the event is handled."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kohort.broker.coordinator.effects import Arm, CommandResult
-from kohort.broker.notice import Notice
+from kohort.broker.runtime.appends import Appends
+from kohort.broker.runtime.effects import CommandResult, Reply
+from kohort.broker.runtime.turn import MachineTurn
 from kohort.broker.transactions import notices
-from kohort.broker.transactions.effects import (
-    Append,
-    Effect,
-    Reply,
-    StateRecord,
-    WriteMarkers,
-)
+from kohort.broker.transactions.effects import StateRecord, WriteMarkers
 from kohort.broker.transactions.events import Result, TopicPartition
 from kohort.broker.transactions.settings import TransactionSettings
 from kohort.broker.transactions.state import (
@@ -37,47 +32,18 @@ LONGEST_RETRY: Final = 1.0
 
 
 @slotted
-class Waiting:
-    """An append whose `Appended` has not come yet."""
+class Changed:
+    """Transactional ids have a new state once its record is in the log."""
 
     transactions: Sequence[TransactionMetadata]
     cause: str
-    reply: Reply | None
-    """The answer to the request once the append is in the log."""
-
-    @property
-    def is_command(self) -> bool:
-        """True for a command's change: what follows from it is done at once."""
-        return self.reply is not None and isinstance(self.reply.result, CommandResult)
+    """The cause in ``transaction_state``."""
+    is_command: bool
+    """A command's change: what follows from it is done at once."""
 
 
-class Appends:
-    """A coordinator's appends whose `Appended` has not come yet.
-
-    Attributes:
-        waiting: by their ids, oldest first.
-    """
-
-    __slots__ = ("_latest", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: dict[int, Waiting] = {}
-        self._latest = 0
-
-    def add(
-        self,
-        transactions: Sequence[TransactionMetadata],
-        cause: str,
-        reply: Reply | None,
-    ) -> int:
-        """Numbers an append."""
-        self._latest += 1
-        self.waiting[self._latest] = Waiting(transactions, cause, reply)
-        return self._latest
-
-
-class Turn:
-    """The coordinator's turn on one event.
+class Turn(MachineTurn):
+    """The transaction coordinator's turn on one event.
 
     Replies come last, behind the markers. Those are most often the markers of earlier
     turns: only without ``transaction.markers.delay.ms``, and after a command, is the
@@ -85,15 +51,8 @@ class Turn:
     """
 
     __slots__ = (
-        "_markers",
-        "_notices",
-        "_replies",
-        "appends",
-        "effects",
         "holds",
-        "listening",
         "new_producer_id",
-        "now",
         "now_ms",
         "settings",
         "started",
@@ -113,31 +72,13 @@ class Turn:
         listening: bool,
     ) -> None:
         """Begins at `now`, seconds since the epoch; see `TransactionCoordinator`."""
+        super().__init__(appends, now, listening=listening)
         self.settings = settings
-        self.appends = appends
         self.holds = holds
         self.new_producer_id = new_producer_id
         self.transaction_version = transaction_version
         self.started = started
-        self.now = now
         self.now_ms = int(now * 1000)
-        self.listening = listening
-        self.effects: list[Effect] = []
-        self._notices: list[Effect] = []
-        self._markers: list[Effect] = []
-        self._replies: list[Effect] = []
-
-    def end(self) -> list[Effect]:
-        """All effects, in order."""
-        return [*self.effects, *self._notices, *self._markers, *self._replies]
-
-    def reply(self, token: object, result: Result) -> None:
-        """Answers a request."""
-        self._replies.append(Reply(token, result))
-
-    def notify(self, notice: Notice) -> None:
-        """Publishes a notice, behind the appends of this turn."""
-        self._notices.append(notice)
 
     # -- changes
 
@@ -163,26 +104,23 @@ class Turn:
         """
         check(transaction.state, after.state)
         transaction.pending = after
-        reply = None if result is None else Reply(token, result)
-        append_id = self.appends.add((transaction,), cause, reply)
-        record = StateRecord(transaction.transactional_id, after)
-        has_window = opens_window and self.settings.has_windows
-        self._append((record,), append_id, has_window=has_window)
+        replies = [] if result is None else [Reply(token, result)]
+        changed = Changed((transaction,), cause, type(result) is CommandResult)
+        self.append_batch(
+            [StateRecord(transaction.transactional_id, after)],
+            changed,
+            replies,
+            opens_window=opens_window and self.settings.has_windows,
+        )
 
     def bury(self, transactions: Sequence[TransactionMetadata]) -> None:
         """Writes the tombstones of ids that expire."""
         for transaction in transactions:
             check(transaction.state, DEAD)
             transaction.pending = replace(transaction.metadata, state=DEAD)
-        append_id = self.appends.add(transactions, "id_expired", None)
         records = [StateRecord(each.transactional_id, None) for each in transactions]
-        self._append(records, append_id, has_window=False)
-
-    def _append(
-        self, records: Sequence[StateRecord], append_id: int, *, has_window: bool
-    ) -> None:
-        value_version = 1 if self.transaction_version else 0
-        self.effects.append(Append(records, append_id, value_version, has_window))
+        changed = Changed(transactions, "id_expired", is_command=False)
+        self.append_batch(records, changed, [], is_atomic=False)
 
     def apply(self, transaction: TransactionMetadata, cause: str) -> None:
         """Enters the pending state, whose record is in the log."""
@@ -200,7 +138,7 @@ class Turn:
         """Makes the notice of a new state; `before` is None for the first one."""
         if self.listening:
             notice = notices.transaction_state(transaction, before, cause, self.now)
-            self.notify(notice)
+            self.notices.append(notice)
 
     # -- markers and timers
 
@@ -210,7 +148,7 @@ class Turn:
         """Writes the markers of some partitions."""
         prepared = transaction.metadata
         assert prepared.state in PREPARED
-        self._markers.append(
+        self.notices.append(
             WriteMarkers(
                 transaction.transactional_id,
                 prepared.producer_id,
@@ -224,7 +162,7 @@ class Turn:
     def arm_markers(self, transaction: TransactionMetadata, pause: float) -> None:
         """Sets the timer for markers that are due later; `pause` is in seconds."""
         key = "markers", transaction.transactional_id
-        self.effects.append(Arm(key, self.now + pause))
+        self.arm(key, self.now + pause)
 
     def arm_retry(self, transaction: TransactionMetadata) -> None:
         """Sets the timer for refused markers."""
@@ -246,4 +184,4 @@ class Turn:
         if deadline < transaction.armed:
             transaction.armed = deadline
             key = "timeout", transaction.transactional_id
-            self.effects.append(Arm(key, deadline))
+            self.arm(key, deadline)

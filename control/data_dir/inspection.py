@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from kohort.broker.coordinator.classic.state import EMPTY, STABLE
 from kohort.broker.coordinator.effects import GroupRecord
 from kohort.broker.coordinator.load import Found, Loading
+from kohort.broker.coordinator.state import EMPTY, STABLE
 from kohort.broker.log.checkpoints import topic_partition
 from kohort.broker.log.judgement import Batches, Read
 from kohort.broker.log.segment import is_segment

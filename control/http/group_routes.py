@@ -9,7 +9,7 @@ from typing import Final, cast
 from aiohttp import web
 from msgspec import UNSET
 
-from kohort.broker.coordinator.classic.state import GroupState
+from kohort.broker.coordinator.state import GroupState
 from kohort.broker.long_work import Pace
 from kohort.broker.server import Broker
 from kohort.control.conditions import (
@@ -117,7 +117,7 @@ class _Handlers:
         group = Group(self._broker, path.group)
         if group.state == GroupState.DEAD and not (group.held or group.max_size):
             shards = self._broker.cluster.shards
-            if len(shards) and (why := shards.for_group(path.group).refusal):
+            if len(shards) and (why := shards.for_id(path.group).refusal):
                 raise web.HTTPServiceUnavailable(text=why)
             known = (each.group_id for each in shards.groups())
             raise web.HTTPNotFound(text=no_group(path.group, known))

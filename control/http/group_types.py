@@ -6,7 +6,7 @@ from typing import Annotated, Final, TypedDict
 
 from msgspec import UNSET, Meta, UnsetType
 
-from kohort.broker.coordinator.classic.state import GroupState
+from kohort.broker.coordinator.state import GroupState
 from kohort.broker.events.delivery.values import Again, Open, Skipped, WentBack
 from kohort.control.conditions import PATIENCE_S
 from kohort.control.http.operations import Fields, Text

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kohort.broker.clock import ns
 from kohort.broker.cluster.cluster import Cluster
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.member import NEVER
 
 MOST_ROWS: Final = 5_000
@@ -62,9 +62,10 @@ class LastHeard:
         self._known = heard_of
         return {"time_ns": ns(now), "members": rows}
 
-    def _found(self) -> list[Group]:
+    def _found(self) -> list[ClassicGroup]:
         return [
             group
             for group in self._cluster.shards.groups()
-            if not self._groups or group.group_id in self._groups
+            if isinstance(group, ClassicGroup)
+            and (not self._groups or group.group_id in self._groups)
         ]

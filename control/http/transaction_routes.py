@@ -177,7 +177,7 @@ class _Handlers:
         name = path.transactional_id
         if len(self._shards):
             shard = self._shards.for_id(name)
-            if not shard.is_active:
+            if shard.driver is None:
                 raise web.HTTPServiceUnavailable(text=f"its coordinator: {shard.state}")
             found = shard.transactions.get(name)
             if found is not None:

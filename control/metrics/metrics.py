@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from kohort.broker.api_counts import ApiCounters, Histogram, name_of
 from kohort.broker.clock import ns
-from kohort.broker.coordinator.classic.group import Group
-from kohort.broker.coordinator.classic.state import GroupState
+from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.state import GroupState
 from kohort.broker.server import Broker
 from kohort.control.metrics.groups import OTHERS, UNCOUNTED, GroupCounts, GroupFold
 from kohort.control.metrics.loop_lag import LoopLag
@@ -163,7 +163,7 @@ class Metrics:
                 members += len(group.members)
                 count += 1
                 behind += sum(lag.values())
-        if all(shard.is_active for shard in self._broker.cluster.shards):
+        if all(shard.driver for shard in self._broker.cluster.shards):
             fold.keep(group.group_id for _, group in self._live())
         found = [
             {"group": name, **rows.get(name, _GONE), **_counts(counts)}

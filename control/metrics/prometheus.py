@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.registry import Collector
 
-from kohort.broker.coordinator.classic.state import GroupState
+from kohort.broker.coordinator.state import GroupState
 from kohort.broker.events.account.values import WORK_ENDED
 from kohort.broker.events.delivery_words import WENT_BACK
 from kohort.broker.events.words import (

@@ -15,12 +15,7 @@ from tests.wire.client import connected
 from tests.wire.requests import sync_group
 
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import (
-    CommitResult,
-    JoinResult,
-    Reply,
-    SyncResult,
-)
+from kohort.broker.coordinator.effects import CommitResult, JoinResult, SyncResult
 from kohort.broker.coordinator.events import (
     CommitOffsets,
     Join,
@@ -30,8 +25,9 @@ from kohort.broker.coordinator.events import (
 )
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.notice import Client, Notice
+from kohort.broker.runtime.effects import Reply
 from kohort.broker.server import Broker
-from kohort.broker.shards.driver import GroupDriver
+from kohort.broker.shards.group_driver import GroupDriver
 from kohort.control.why import history
 from kohort.protocol.errors import ErrorCode
 

@@ -14,7 +14,7 @@ from tests.wire import requests
 from tests.wire.client import WireClient, connected, connections
 
 from kohort.broker.clock import BrokerClock, Mode
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.group import Group
 from kohort.broker.long_work import LongWork, Work
 from kohort.broker.notice import Client
 from kohort.broker.server import Broker

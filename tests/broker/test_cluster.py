@@ -371,7 +371,7 @@ async def test_loading_is_answered_as_kafka_answers_it() -> None:
     async with cluster(coordinator_load_delay_ms=3_600_000) as broker:
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         right = broker.coordinator_of("g")
-        assert broker.cluster.shards.for_group("g").state == "loading"
+        assert broker.cluster.shards.for_id("g").state == "loading"
         async with connected(broker, right) as client:
             assert (await join(client, "g")).error_code == loading
             assert await heartbeat(client, "somebody") == 0
@@ -385,7 +385,7 @@ async def test_loading_is_answered_as_kafka_answers_it() -> None:
 async def test_a_group_is_there_once_it_is_loaded() -> None:
     """The group exists after the load delay, and after moves during the load."""
     async with cluster(coordinator_load_delay_ms=300_000) as broker:
-        shard = broker.cluster.shards.for_group("g")
+        shard = broker.cluster.shards.for_id("g")
         await broker.clock.advance(300)
         old = broker.coordinator_of("g")
         async with connected(broker, old) as before:

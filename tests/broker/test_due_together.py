@@ -14,8 +14,8 @@ from kohort.broker.coordinator.effects import JoinResult
 from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.notice import Client
-from kohort.broker.shards.driver import GroupDriver
-from kohort.broker.shards.timers import DUE_AT_ONCE
+from kohort.broker.runtime.timers import DUE_AT_ONCE
+from kohort.broker.shards.group_driver import GroupDriver
 
 MEMBERS = 1_000
 SESSION_MS = 6_000

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.classic_groups import classic
 from tests.coordinator.context import Context
 from tests.coordinator.member import subscribed
 
@@ -271,10 +272,11 @@ def test_loading_in_slices(sizes: list[int]) -> None:
     context.restart()
     whole = context.coordinator
     sliced = Context().coordinator
-    effects = sliced.take_over(loading, context.now)
+    effects = sliced.start(loading, context.now)
     assert whole.groups.keys() == sliced.groups.keys() == {"g", "simple"}
-    for group_id, group in whole.groups.items():
-        other = sliced.groups[group_id]
+    others = classic(sliced.groups.values())
+    for group_id, group in classic(whole.groups.values()).items():
+        other = others[group_id]
         assert other.record() == group.record()
         assert (other.state, other.offsets, other.expire_ms) == (
             group.state,
@@ -282,8 +284,9 @@ def test_loading_in_slices(sizes: list[int]) -> None:
             group.expire_ms,
         )
     kinds = Counter(type(effect).__name__ for effect in effects)
-    # Two groups, the leader of one, and the partitions of its two members.
-    assert kinds == {"Arm": 2, "Notice": 5}
+    # Two sessions and the check; two groups, the leader of one, and the partitions of
+    # its two members.
+    assert kinds == {"Arm": 3, "Notice": 5}
     assert loading.found == {}
 
 
@@ -297,7 +300,7 @@ def loaded_from_kafka() -> Context:
         data, decoder, loading = path.read_bytes(), Decoder(), Loading()
         for header, position in read_headers(data):
             loading.feed(decoder.read(data[position : position + header.size]))
-        context.coordinator.take_over(loading, context.now)
+        context.coordinator.start(loading, context.now)
     return context
 
 
@@ -307,7 +310,7 @@ ANSWERS: dict[str, Any] = json.loads((KAFKA / "groups.json").read_text("utf-8"))
 def test_groups_of_kafka_are_loaded() -> None:
     """A coordinator describes Kafka's groups as Kafka did."""
     context = loaded_from_kafka()
-    groups = context.coordinator.groups
+    groups = context.groups
     # The client that queried Kafka lists only consumers; the dump has this one.
     workers = groups["workers"]
     assert groups.keys() == ANSWERS.keys() | {"workers"}

@@ -72,7 +72,7 @@ async def test_nothing_comes_between_while_a_node_stops() -> None:
         async with connected(broker, old) as client:
             await client.send("JoinGroup", 3, join_group())
             await client.send("Metadata", 9, metadata("new"))
-            await until(lambda: broker.cluster.shards.for_group("g").group_count)
+            await until(lambda: broker.cluster.shards.for_id("g").group_count)
             await broker.stop_node(old)
             answer = await client.response("JoinGroup", 3)
             assert answer.error_code == ErrorCode.NOT_COORDINATOR

@@ -57,7 +57,7 @@ async def test_a_repeated_commit_needs_no_effects(
             assert await commit(client, member_id, offset) == [0, 0]
         topic.partitions[1].log_end_offset = 100
         with monkeypatch.context() as patched:
-            driver = broker.cluster.shards.for_group("g").driver
+            driver = broker.cluster.shards.for_id("g").driver
             assert driver is not None
             patched.setattr(driver.coordinator, "handle", None)
             assert await commit(client, member_id, 40) == [0, 0]

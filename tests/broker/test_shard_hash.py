@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.coordinator.java_hash import java_hash
-from kohort.broker.shards.hash import partition_of
+from kohort.broker.runtime.hash import partition_of
+from kohort.broker.runtime.java_hash import java_hash
 
 ROWS: list[tuple[str, int, int]] = json.loads(
     (Path(__file__).parents[1] / "data" / "group_hashes.json").read_text("utf-8")

@@ -325,7 +325,7 @@ async def test_a_marker_comes_behind_records_that_wait() -> None:
         assert await s.commit(5) == 0
         await s.client.send("OffsetCommit", 8, offsets(7))
         await s.client.send("OffsetFetch", 9, OffsetFetchRequest())
-        shard = s.broker.cluster.shards.for_group("g")
+        shard = s.broker.cluster.shards.for_id("g")
         assert shard.driver is not None
         appends = shard.driver.coordinator.appends
         await until(lambda: bool(appends.waiting))

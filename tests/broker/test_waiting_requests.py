@@ -65,7 +65,7 @@ async def test_a_rebalance_of_members_that_join_alike(
 ) -> None:
     """Only the first join, the last, and the leader's sync have effects."""
     members = await group_of(scene, 6)
-    driver, handled = scene.cluster.shards.for_group("g").driver, list[str]()
+    driver, handled = scene.cluster.shards.for_id("g").driver, list[str]()
     assert driver is not None
     handle = driver.coordinator.handle
 

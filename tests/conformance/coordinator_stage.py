@@ -110,7 +110,7 @@ class CoordinatorStage(Stage):
         self._node.addresses, self._node.is_open = [("localhost", 1)], True
         cluster.load_coordinators()
         cluster.producer_ids.new()  # 0, which transcripts show for no producer
-        cluster.shards.for_group("").driver = self  # type: ignore[assignment]
+        cluster.shards.for_id("").driver = self  # type: ignore[assignment]
 
     async def connect(self, client_id: str | None) -> Connection:
         """Opens a connection in memory."""

@@ -140,7 +140,7 @@ async def test_a_group_that_is_being_loaded_is_503() -> None:
     """It may exist: only once its shard is loaded, the answer is 404."""
     loading = {**FAST, "coordinator.load.delay.ms": 60_000}
     async with asking(clock="manual", config=loading) as client:
-        client.broker.cluster.shards.for_group("g")
+        client.broker.cluster.shards.for_id("g")
         for path in ("/v1/groups/g", "/v1/groups/g/offsets"):
             status, answer = await client.get(path)
             assert (status, answer["error"]) == (

@@ -9,9 +9,7 @@ from tests.coordinator.driver import SIMPLE, Driver, Pending
 from tests.coordinator.member import Member, Members, assign
 from tests.coordinator.requests import start_commit, start_leave
 
-from kohort.broker.coordinator.classic.state import GroupState
 from kohort.broker.coordinator.effects import (
-    CommandResult,
     CommitResult,
     DeleteGroupResult,
     DeleteOffsetsResult,
@@ -40,6 +38,8 @@ from kohort.broker.coordinator.events import (
     TriggerRebalance,
     Unmute,
 )
+from kohort.broker.coordinator.state import GroupState
+from kohort.broker.runtime.effects import CommandResult
 from kohort.protocol.errors import ErrorCode
 
 

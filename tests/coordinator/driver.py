@@ -10,13 +10,12 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
 
+from tests.classic_groups import classic
 from tests.coordinator.invariants import Invariants
 
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
-    Append,
-    Arm,
-    Disarm,
     Effect,
     Forget,
     GroupRecord,
@@ -25,26 +24,17 @@ from kohort.broker.coordinator.effects import (
     OffsetRecord,
     Record,
     Replies,
-    Reply,
     completed,
 )
-from kohort.broker.coordinator.events import (
-    Appended,
-    AppendFailed,
-    CommitOffsets,
-    Event,
-    Expired,
-    Heartbeat,
-    Join,
-    Sync,
-    TimerKey,
-)
+from kohort.broker.coordinator.events import CommitOffsets, Event, Heartbeat, Join, Sync
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.offsets import COMMITTED
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.render import render
 from kohort.broker.notice import Client, Notice
+from kohort.broker.runtime.effects import Append, Arm, Disarm, Reply
+from kohort.broker.runtime.events import Appended, AppendFailed, Expired, TimerKey
 from kohort.protocol.errors import ErrorCode
 
 R = TypeVar("R")
@@ -134,7 +124,7 @@ class Driver:
         # Set when group.max.size is lowered while groups are in use.
         self._is_lowered = False
         self._order = itertools.count()
-        self._perform(self.coordinator.start(self.now))
+        self._perform(self.coordinator.start(Loading(), self.now))
 
     def _new_coordinator(self) -> Coordinator:
         settings = GroupSettings(**self._settings)
@@ -143,6 +133,11 @@ class Driver:
             lambda prefix: f"{prefix}-{next(self._numbers)}",
             lasting=self.lasting,
         )
+
+    @property
+    def groups(self) -> dict[str, ClassicGroup]:
+        """The coordinator's groups by id."""
+        return classic(self.coordinator.groups.values())
 
     @property
     def settings(self) -> GroupSettings:
@@ -167,8 +162,7 @@ class Driver:
         self.coordinator = coordinator = self._new_coordinator()
         self.timers.clear()
         self.waiting.clear()
-        effects = coordinator.start(self.now)
-        effects += coordinator.take_over(read_log(self.records), self.now)
+        effects = coordinator.start(read_log(self.records), self.now)
         self.invariants.check_loaded(coordinator)
         self._perform(effects)
         self._fire(self.now)
@@ -206,10 +200,7 @@ class Driver:
         self._is_short = not self._is_short
         if not self._is_short:
             return False
-        if isinstance(event, Join):
-            found = self.coordinator.wait_to_join(event, self.now)
-        else:
-            found = self.coordinator.wait_to_sync(event, self.now)
+        found = self.coordinator.short_ways[type(event)](event, self.now)
         if found is not None:
             self._perform([found] if isinstance(found, Notice) else [])
         return found is not None
@@ -239,12 +230,13 @@ class Driver:
     def _hear(self, beat: Heartbeat) -> HeartbeatResult | None:
         """Sends a heartbeat on the short way, which does the same or nothing."""
         sessions = self._sessions()
-        heard = self.coordinator.hear(beat, self.now)
+        heard = self.coordinator.short_ways[Heartbeat](beat, self.now)
+        assert heard is None or isinstance(heard, HeartbeatResult)
         assert heard is not None or self._sessions() == sessions
         return heard
 
     def _sessions(self) -> list[float]:
-        groups = self.coordinator.groups.values()
+        groups = self.groups.values()
         return [m.deadline for group in groups for m in group.members.values()]
 
     def ask(self, event: Event, pending: Pending[R]) -> Pending[R]:

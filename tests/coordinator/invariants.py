@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from kohort.broker.coordinator.classic.group import Group, Pending
+from tests.classic_groups import classic
+
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
     GroupRecord,
@@ -18,8 +20,9 @@ from kohort.broker.coordinator.effects import (
     Record,
     TransactionEnd,
 )
-from kohort.broker.coordinator.events import TimerKey
+from kohort.broker.coordinator.group import Group, Pending
 from kohort.broker.coordinator.load import Found, Loading
+from kohort.broker.runtime.events import TimerKey
 
 _Key = tuple[str, str, int]
 """Group, topic, partition."""
@@ -124,7 +127,7 @@ class Invariants:
             waiting: the tokens of requests without an answer.
             records: all records so far.
         """
-        groups = coordinator.groups
+        groups = classic(coordinator.groups.values())
         self.check_generations(coordinator)
         parked: set[object] = set()
         for group in groups.values():
@@ -159,7 +162,7 @@ class Invariants:
 
     def check_loaded(self, coordinator: Coordinator) -> None:
         """Checks that a new coordinator has loaded the groups of the latest records."""
-        for group_id, group in coordinator.groups.items():
+        for group_id, group in classic(coordinator.groups.values()).items():
             assert _facts(group.record()) == _facts(self._durable[group_id])
             # A generation without a record is forgotten, and so is its leader.
             if self.generations[group_id] != group.generation_id:
@@ -171,7 +174,7 @@ class Invariants:
 
     def check_generations(self, coordinator: Coordinator) -> None:
         """Checks new generations, also while appends are held: limits change later."""
-        groups = coordinator.groups
+        groups = classic(coordinator.groups.values())
         for group_id in self.generations.keys() - groups.keys():
             self._forget_generations(group_id)  # deleted: it starts over
         for group in groups.values():
@@ -193,7 +196,7 @@ class Invariants:
                 del self._leaders[key]
 
     def _check_log(
-        self, groups: Mapping[str, Group], records: Iterable[Record]
+        self, groups: Mapping[str, ClassicGroup], records: Iterable[Record]
     ) -> None:
         """Checks that the log has the offsets, and groups as of their latest records.
 
@@ -243,7 +246,7 @@ def _max_size(coordinator: Coordinator, group_id: str) -> int:
 
 
 def _parked(
-    group: Group, timers: Mapping[TimerKey, object], *, is_held: bool
+    group: ClassicGroup, timers: Mapping[TimerKey, object], *, is_held: bool
 ) -> set[object]:
     """Returns the tokens of waiting requests; a timer, or a hold, ends each wait."""
     members = group.members.values()

@@ -10,6 +10,7 @@ from tests.coordinator.driver import Pending
 from tests.coordinator.member import assign, subscribed
 
 from kohort.broker.coordinator.events import TopicsDeleted
+from kohort.broker.runtime.machine import CHECK_KEY
 from kohort.protocol.errors import ErrorCode
 
 REBALANCE_IN_PROGRESS = ErrorCode.REBALANCE_IN_PROGRESS
@@ -194,7 +195,7 @@ def test_a_refused_first_record_unmakes_the_group(context: Context) -> None:
     context.refuse()
     assert joining.result.error_code == UNKNOWN_SERVER_ERROR
     assert not context.coordinator.groups
-    assert set(context.timers) == {("offsets",)}
+    assert set(context.timers) == {CHECK_KEY}
     assert not context.lasting.rebalances
     context.is_holding = False
     member.enter()
@@ -240,7 +241,7 @@ def test_a_static_member_whose_record_is_refused_keeps_its_old_id(
     assert joining.result.error_code == UNKNOWN_SERVER_ERROR
     assert joining.result.member_id == ""
     assert b.heartbeat() == 0
-    member = context.coordinator.groups["g"].members[b.member_id]
+    member = context.groups["g"].members[b.member_id]
     assert member.session_timeout_ms == 30_000
 
 

@@ -13,7 +13,6 @@ from tests.coordinator.driver import read_log
 from tests.coordinator.member import Members, subscribed
 
 from kohort.broker.coordinator.effects import (
-    Arm,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
@@ -21,6 +20,7 @@ from kohort.broker.coordinator.effects import (
 )
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.notice import Notice
+from kohort.broker.runtime.effects import Arm
 
 # -- groups within the limit
 
@@ -98,8 +98,8 @@ def test_one_timeout_of_join_v0() -> None:
     context = Context()
     member = ("m", None, "c", "/h", -1, 6_000, b"meta", b"assigned")
     record = GroupRecord("g", "consumer", 4, "range", "m", 1, [member])
-    context.coordinator.take_over(read_log([record]), context.now)
-    (found,) = context.coordinator.groups["g"].members.values()
+    context.coordinator.start(read_log([record]), context.now)
+    (found,) = context.groups["g"].members.values()
     assert (found.rebalance_timeout_ms, found.session_timeout_ms) == (6_000, 6_000)
 
 
@@ -164,8 +164,8 @@ def test_a_record_without_members_has_no_leader(leader: str) -> None:
     """Another program wrote the record; it names a leader, but no members."""
     context = Context()
     record = GroupRecord("g", "consumer", 3, "range", leader, -1, [])
-    context.coordinator.take_over(read_log([record]), context.now)
-    assert context.coordinator.groups["g"].leader is None
+    context.coordinator.start(read_log([record]), context.now)
+    assert context.groups["g"].leader is None
 
 
 def test_simple_consumers(context: Context) -> None:
@@ -248,8 +248,8 @@ def test_record_without_a_time() -> None:
         GroupRecord("g", "consumer", 3, None, None, -1, []),
         OffsetRecord("g", "t", 0, (7, -1, "", now_ms - 50_000)),
     ]
-    context.coordinator.take_over(read_log(context.records), context.now)
-    group = context.coordinator.groups["g"]
+    context.coordinator.start(read_log(context.records), context.now)
+    group = context.groups["g"]
     assert (group.state, group.generation_id, group.state_timestamp_ms) == (
         "Empty",
         3,
@@ -278,7 +278,7 @@ def test_compacted_log(context: Context) -> None:
         GroupTombstone("g"),
         OffsetRecord("h", "t", 0, None),
     ]
-    context.coordinator.take_over(read_log(records), context.now)
+    context.coordinator.start(read_log(records), context.now)
     assert context.coordinator.groups == {}
 
 
@@ -291,16 +291,17 @@ def test_log_in_slices(context: Context) -> None:
     for record in context.records:
         loading.feed([record])
         assert coordinator.groups == {}
-    effects = coordinator.take_over(loading, context.now)
+    effects = coordinator.start(loading, context.now)
     kinds = [type(effect) for effect in effects]
-    assert (kinds.count(Notice), kinds.count(Arm)) == (5, 2)
+    assert (kinds.count(Notice), kinds.count(Arm)) == (5, 3)
     g, h = coordinator.groups["g"], coordinator.groups["h"]
     assert (g.state, len(g.members), h.state) == ("Stable", 2, "Empty")
     assert (g.offsets["t", 0][0], h.offsets["t", 0][0]) == (7, 8)
     # A million offsets belong to few partitions, so each partition is kept once.
     (first,), (second,) = g.offsets, h.offsets
     assert first is second
-    assert coordinator.take_over(loading, context.now) == [], "it is used up"
+    again = coordinator.start(loading, context.now)
+    assert [type(effect) for effect in again] == [Arm], "it is used up"
 
 
 # -- groups beyond the limit (KIP-389)

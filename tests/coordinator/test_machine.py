@@ -21,8 +21,8 @@ from tests.coordinator.context import Context
 from tests.coordinator.driver import Pending, R
 from tests.coordinator.member import Member, dealt, subscribed
 
-from kohort.broker.coordinator.effects import Append
 from kohort.broker.coordinator.events import Event, Join, Sync, TopicsDeleted
+from kohort.broker.runtime.effects import Append
 from kohort.protocol.consumer import decode_assignment
 
 LONGEST_REBALANCE_MS = 8_000
@@ -153,7 +153,7 @@ class Clients(RuleBasedStateMachine):
     def all_sync(self, who: str, only: int) -> None:
         """All members sync, or all except the leader."""
         current = self._current()
-        leader = self.context.coordinator.groups["g"].leader if current else None
+        leader = self.context.groups["g"].leader if current else None
         for member in current:
             if who == "all" or member.member_id != leader:
                 self._sync(member, only)
@@ -335,7 +335,7 @@ class Clients(RuleBasedStateMachine):
     # -- clients' usual behaviour
 
     def _current(self) -> list[Member]:
-        group = self.context.coordinator.groups.get("g")
+        group = self.context.groups.get("g")
         known = group.members if group is not None else {}
         return [m for m in self.members.values() if m.member_id in known]
 
@@ -351,7 +351,7 @@ class Clients(RuleBasedStateMachine):
         Except in a group that is held, and for members that count as gone.
         """
         longest = (LONGEST_DELAY_MS + LONGEST_REBALANCE_MS) / 1000
-        group = self.context.coordinator.groups.get("g")
+        group = self.context.groups.get("g")
         if group is None or self.context.lasting.holds.get("g") is group.state:
             return
         muted = [member for member in group.members.values() if member.is_muted]

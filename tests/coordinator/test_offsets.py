@@ -9,12 +9,12 @@ from tests.coordinator.context import Context
 from tests.coordinator.driver import START
 from tests.coordinator.member import subscribed
 
-from kohort.broker.coordinator.classic.group import Group
-from kohort.broker.coordinator.coordinator import CHECK_PAUSE
 from kohort.broker.coordinator.effects import OffsetRecord
 from kohort.broker.coordinator.events import TopicsDeleted
+from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.offsets import CHECKED_AT_ONCE, COST_OF_GROUP
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.runtime.machine import CHECK_PAUSE
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS

@@ -13,7 +13,7 @@ import pytest
 from tests.coordinator.context import Context
 from tests.coordinator.member import Member, assign
 
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.member import Member as GroupMember
 from kohort.broker.notice import Client
 
@@ -30,7 +30,7 @@ LISTED = ["ben", "ana", "cleo", "dora"]
 def test_members_iterate_as_in_java(is_watched: bool) -> None:
     """The order is Java's after any joins and departures, with up to 400 members."""
     for steps, order in RECORDED:
-        group = Group("g", 0)
+        group = ClassicGroup("g", 0)
         for step in steps:
             member_id = step[1:]
             if step[0] == "-":

@@ -7,6 +7,7 @@ from tests.coordinator.context import Context
 from tests.coordinator.member import Members, assign
 
 from kohort.broker.coordinator.events import Credited
+from kohort.broker.runtime.machine import CHECK_KEY
 from kohort.protocol.errors import ErrorCode
 
 MINUTE_MS = 60_000
@@ -93,7 +94,7 @@ def test_pending_member_gone(context: Context, verb: str) -> None:
     member = context.member("A")
     member.join()
     assert getattr(context, verb)(member.member_id) is None
-    assert context.timers.keys() == {("offsets",)}
+    assert context.timers.keys() == {CHECK_KEY}
     assert member.join().result.error_code == 25
     assert context.state() == "Empty"
 

@@ -7,15 +7,9 @@ from tests.coordinator.context import Context
 from tests.coordinator.driver import Pending
 from tests.coordinator.member import assign
 
-from kohort.broker.coordinator.effects import Append, Arm, Reply
-from kohort.broker.coordinator.events import (
-    Appended,
-    CommitOffsets,
-    Event,
-    Expired,
-    Heartbeat,
-    Offsets,
-)
+from kohort.broker.coordinator.events import CommitOffsets, Event, Heartbeat, Offsets
+from kohort.broker.runtime.effects import Append, Arm, Reply
+from kohort.broker.runtime.events import Appended, Expired
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
-from kohort.broker.coordinator.classic.group import Group
-from kohort.broker.coordinator.classic.state import TRANSITIONS, GroupState, check
+from kohort.broker.coordinator.classic.group import ClassicGroup
+from kohort.broker.coordinator.classic.state import TRANSITIONS, check
+from kohort.broker.coordinator.state import GroupState
 
 LISTED = {
     ("Empty", "PreparingRebalance"),
@@ -39,7 +40,7 @@ def test_every_state_is_in_the_table() -> None:
 
 def test_a_group_refuses_what_the_table_refuses() -> None:
     """A group refuses a transition that is not in the table, and keeps its state."""
-    group = Group("g", 0.0)
+    group = ClassicGroup("g", 0.0)
     with pytest.raises(AssertionError):
         group.transition(GroupState.STABLE, 1.0)
     assert group.state is GroupState.EMPTY

@@ -18,7 +18,7 @@ from tests.events.folding import Fold, Known, Parts
 from tests.events.test_account import check_accounts
 from tests.events.test_metrics_agree import compare
 
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.events.render import assigned
 
 FACTOR = 5
@@ -43,7 +43,7 @@ class Watched(Context):
         for event in news:
             check(event)
             self.fold.take(event)
-        groups = self.coordinator.groups
+        groups = self.groups
         assert self.fold.groups.keys() == groups.keys()
         for group_id, group in groups.items():
             known = self.fold.groups[group_id]
@@ -54,7 +54,7 @@ class Watched(Context):
             )
             assert known.owned == self._ownership(group, is_new=is_new)
 
-    def _ownership(self, group: Group, *, is_new: bool) -> dict[str, Parts]:
+    def _ownership(self, group: ClassicGroup, *, is_new: bool) -> dict[str, Parts]:
         """Members own their last assignments, unless they rebalance."""
         members = {m.group_instance_id or i: m for i, m in group.members.items()}
         if is_new:
@@ -80,7 +80,7 @@ def _facts(known: Known) -> dict[str, Any]:
     }
 
 
-def _had(group: Group) -> dict[str, Any]:
+def _had(group: ClassicGroup) -> dict[str, Any]:
     return {
         "state": group.state,
         "generation": group.generation_id,

@@ -21,7 +21,7 @@ from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import write_line
 from kohort.broker.notice import Client
-from kohort.broker.shards.driver import GroupDriver
+from kohort.broker.shards.group_driver import GroupDriver
 
 
 class Scene:

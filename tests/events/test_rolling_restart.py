@@ -89,7 +89,7 @@ class Watched(Context):
         if self._way != "static":
             member.leave()
         else:
-            identity = self.coordinator.groups["g"].members[member.member_id].identity
+            identity = self.groups["g"].members[member.member_id].identity
             fields = {"cause": "closed"}
             notice = Notice("member_disconnected", "g", 1, identity, fields)
             self.notices.append(notice)
@@ -103,7 +103,7 @@ class Watched(Context):
             if self._way == "eager":
                 self.stops(self._of(name))
         self.sleep(round(DIVIDED_S * 1000))
-        leader = self.coordinator.groups["g"].leader
+        leader = self.groups["g"].leader
         pairs = [(self._running[name], share) for name, share in shares.items()]
         divide(*sorted(pairs, key=lambda pair: pair[0].member_id != leader))
         for name, share in shares.items():

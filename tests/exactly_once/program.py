@@ -90,8 +90,10 @@ def instant_offsets() -> None:
     """Offsets of a transaction count at once."""
     commit = group_side.commit
 
-    def commit_and_end(turn: Any, groups: Any, open_: Any, event: Any) -> None:
-        commit(turn, groups, open_, event)
+    def commit_and_end(
+        turn: Any, groups: Any, open_: Any, event: Any, make: Any
+    ) -> None:
+        commit(turn, groups, open_, event, make)
         ended = TransactionEnded(event.producer_id, is_commit=True)
         group_side.ended(turn, groups, open_, ended)
 
@@ -130,7 +132,7 @@ def unchecked_epochs() -> None:
                 event = replace(event, producer_epoch=epoch)
         return handle(self, event, now)
 
-    TransactionCoordinator.handle = handle_all  # type: ignore[method-assign]  # on purpose
+    TransactionCoordinator.handle = handle_all  # type: ignore[method-assign, assignment]  # on purpose
 
 
 BUGS: dict[str, Callable[[], None]] = {

@@ -22,7 +22,7 @@ async def test_a_duplicated_join_leaves_a_ghost(scene: Scene) -> None:
     peer.send("JoinGroup", 3, join_group("g"))
     await scene.settled()
     (group,) = scene.cluster.shards.groups()
-    assert len(group.members) + len(group.pending_members) == 2
+    assert len([*group.sessions()]) == 2
     peer.connection.connection_lost(None)
 
 

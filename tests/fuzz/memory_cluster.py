@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.classic_groups import classic
 from tests.fuzz.captured_log import silenced
 from tests.manual_clock import ManualClock
 from tests.wire.memory import Transport
@@ -20,7 +21,7 @@ from tests.wire.memory import Transport
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.events.bus import Events
 from kohort.broker.ids import Ids
 from kohort.broker.log import compaction
@@ -128,7 +129,7 @@ class World:
     async def settle(self) -> None:
         """Runs the loop until long work is done; then checks the invariants."""
         await self._turn(waits=not self._is_hasty)
-        if not self.cluster.shards.loader.is_busy:
+        if not self.cluster.loader.is_busy:
             # A log must not change while it is being loaded.
             self._clean_on()
         self.check()
@@ -234,13 +235,13 @@ class World:
         # A request may have changed it: earlier groups may be larger.
         self._has_limit &= self.cluster.config["group.max.size"] == self._limit
         known = set()
-        for group in self.cluster.shards.groups():
+        for group in classic(self.cluster.shards.groups()).values():
             known.add(group.group_id)
             self._check_group(group)
         for group_id in self._generations.keys() - known:
             del self._generations[group_id]
 
-    def _check_group(self, group: Group) -> None:
+    def _check_group(self, group: ClassicGroup) -> None:
         members = group.members.values()
         joins = sum(m.join_token is not None for m in members)
         assert group.awaiting_join == joins, "counters count right"

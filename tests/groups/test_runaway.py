@@ -35,7 +35,7 @@ def processes(context: Context, count: int, **options: bool) -> list[Member]:
 
 def held(context: Context) -> tuple[int, int, int]:
     """The number of members, pending ids, and timers: everything that could pile up."""
-    group = context.coordinator.groups["g"]
+    group = context.groups["g"]
     assert len(group.members) <= LIMIT
     assert group.awaiting_join <= LIMIT
     assert not group.static_members

@@ -1,30 +1,31 @@
 """A transaction coordinator on virtual time, with a producer's verbs.
 
-Performs effects as a driver does: appends go to `log`, markers to `markers`. Each
-request is followed by a turn of the event loop, except those that come `together`.
-`sleep` moves the clock and fires due timers. Every notice is rendered, so that it has
-the fields of its kind; and what the log has is the state, after each event.
+The coordinator runs as in a broker: its shard has a log in memory, and its driver the
+clock. Each request is followed by a turn of the event loop, except those that come
+`together`. `sleep` moves the clock and fires due timers. Every notice is rendered, so
+that it has the fields of its kind; and what the log has is the state, after each event.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from kohort.broker.coordinator.effects import Arm
-from kohort.broker.coordinator.events import Appended, AppendFailed, Expired, TimerKey
-from kohort.broker.events.render import render
-from kohort.broker.notice import Client, Notice
+from tests.manual_clock import ManualClock
+
+from kohort.broker.events.bus import Events
+from kohort.broker.events.seen import Seen
+from kohort.broker.log.ended_transactions import EndMarker
+from kohort.broker.log.partition import Partition
+from kohort.broker.log.settings import LogConfig
+from kohort.broker.notice import Client
+from kohort.broker.runtime.loader import Loader
+from kohort.broker.runtime.runtime import Runtime
+from kohort.broker.shards.transaction_records import encode, read_in_pieces
+from kohort.broker.shards.transaction_shard import TransactionShard
 from kohort.broker.transactions.coordinator import TransactionCoordinator
-from kohort.broker.transactions.effects import (
-    Append,
-    Effect,
-    Reply,
-    StateRecord,
-    WriteMarkers,
-)
+from kohort.broker.transactions.effects import StateRecord
 from kohort.broker.transactions.events import (
     AddPartitions,
     AddPartitionsResult,
@@ -33,10 +34,8 @@ from kohort.broker.transactions.events import (
     DescribeTransactionResult,
     EndTransaction,
     EndTransactionResult,
-    Event,
     InitProducer,
     InitProducerResult,
-    MarkerWritten,
     TopicPartition,
 )
 from kohort.broker.transactions.load import Loading
@@ -51,11 +50,11 @@ from kohort.broker.transactions.transaction_metadata import (
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.slotted import replace
 
-START = 1_700_000_000.0
-"""Start of every scene, seconds since the epoch."""
 ID = "app"
+NODE = 1
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 CLIENT = Client("producer", "/127.0.0.1")
+TOO_SMALL = LogConfig(max_message_bytes=8)
 
 
 class Answer:
@@ -64,9 +63,14 @@ class Answer:
     def __init__(self) -> None:
         self.results: list[Any] = []
 
+    def answer(self, result: object) -> None:
+        """Takes the reply; there is at most one."""
+        assert not self.results
+        self.results.append(result)
+
     @property
     def result(self) -> Any:
-        """The reply; there is exactly one."""
+        """The reply, which must have come."""
         (found,) = self.results
         return found
 
@@ -79,12 +83,11 @@ class Context:
         version: the level of ``transaction.version``.
 
     Attributes:
-        now: seconds since the epoch.
-        log: all records.
+        clock: its clock.
+        partition: its log.
         markers: the markers that were written, by partition, with their epochs.
         answers: the error codes of markers, by partition; NONE by default.
-        holds_appends: appends wait in `waiting` for `write`.
-        refuses: the error of the log for appends; None: it takes them.
+        events: all events.
         next_producer_id: the id that is handed out next; None: there is none.
     """
 
@@ -93,32 +96,34 @@ class Context:
     ) -> None:
         self.settings = settings or TransactionSettings()
         self.version = version
-        self.now = START
-        self.log: list[StateRecord] = []
+        self.clock = ManualClock()
+        self.partition = Partition("__transaction_state-0")
         self.markers: list[tuple[TopicPartition, bool, int]] = []
         self.answers: dict[TopicPartition, int] = {}
         self.events: list[dict[str, Any]] = []
         self.holds: dict[str, TransactionState] = {}
-        self.holds_appends = False
         self._is_together = False
-        self.refuses: ErrorCode | None = None
         self.next_producer_id: int | None = 4000
-        self.start(Loading())
+        events = Events()
+        events.listen(self._published)
+        runtime = Runtime(self.clock, Loader(self.clock), 0, events)
+        self.shard = TransactionShard(
+            0, self.partition, runtime, self._make, lambda: self.version, self._mark
+        )
+        self.shard.lead(NODE)
 
-    def start(self, loading: Loading) -> None:
-        """Starts a new coordinator with the state of a log."""
-        self._armed: dict[TimerKey, float] = {}
-        self.waiting: list[Append] = []
-        self.coordinator = TransactionCoordinator(
+    def _make(self) -> TransactionCoordinator:
+        return TransactionCoordinator(
             self.settings, self._new_producer_id, lambda: self.version, self.holds
         )
-        self._perform(self.coordinator.start(loading, self.now))
+
+    def _published(self, seen: Seen) -> None:
+        self.events.append({**seen.event})
 
     def reload(self) -> None:
         """Another node becomes coordinator: it has only the log."""
-        loading = Loading()
-        loading.feed(self.log)
-        self.start(loading)
+        self.shard.lead(NODE)
+        self.turn()
 
     def _new_producer_id(self) -> int | None:
         given = self.next_producer_id
@@ -128,29 +133,17 @@ class Context:
 
     # -- events and time
 
-    def submit(self, event: Event) -> None:
-        """Hands an event to the coordinator and performs its effects."""
-        self._perform(self.coordinator.handle(event, self.now))
-        self._check_log()
+    @property
+    def coordinator(self) -> TransactionCoordinator:
+        """The coordinator, which is loaded."""
+        assert self.shard.driver is not None
+        return self.shard.driver.coordinator
 
-    def _perform(self, effects: Iterable[Effect]) -> None:
-        appends: list[Append] = []
-        for effect in effects:
-            if isinstance(effect, Reply):
-                effect.token.results.append(effect.result)  # type: ignore[attr-defined]  # an `Answer`
-            elif isinstance(effect, Notice):
-                self.events.append(render(effect, self.now))
-            elif isinstance(effect, Arm):
-                self._armed[effect.key] = effect.deadline
-            elif isinstance(effect, WriteMarkers):
-                self.mark(effect)
-            else:
-                appends.append(effect)
-        for append in appends:
-            if append.opens_window or self.holds_appends:
-                self.waiting.append(append)
-            else:
-                self._write(append)
+    def submit(self, event: Any) -> None:
+        """Hands an event to the coordinator, and performs its effects."""
+        assert self.shard.driver is not None
+        self.shard.driver.submit(event)
+        self._check_log()
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -162,56 +155,56 @@ class Context:
 
     def turn(self) -> None:
         """The next turn of the event loop: windows close, timers are due."""
-        if not self.holds_appends:
-            self.write()
         self.sleep(0)
 
-    def write(self) -> None:
-        """Writes the appends that wait."""
-        waiting, self.waiting = self.waiting, []
-        for append in waiting:
-            self._write(append)
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """The log refuses all records: they are too large."""
+        accepted, self.partition.config = self.partition.config, TOO_SMALL
+        yield
+        self.partition.config = accepted
 
-    def _write(self, append: Append) -> None:
-        if self.refuses is not None:
-            self.submit(AppendFailed(append.append_id, self.refuses, 9, 8))
-        else:
-            self.log += append.records
-            self.submit(Appended(append.append_id))
+    def _mark(
+        self, end: EndMarker, topic: str, index: int, answer: Callable[[int], object]
+    ) -> None:
+        """Writes the marker of a partition, or refuses it."""
+        partition = TopicPartition(topic, index)
+        error = self.answers.get(partition, ErrorCode.NONE)
+        if not error:
+            self.marked(partition, end)
+            self.markers.append((partition, end.is_commit, end.producer_epoch))
+        answer(error)
 
-    def mark(self, effect: WriteMarkers) -> None:
-        """Writes the markers of some partitions, or refuses them."""
-        for partition in effect.partitions:
-            error = self.answers.get(partition, ErrorCode.NONE)
-            if not error:
-                mark = partition, effect.is_commit, effect.producer_epoch
-                self.markers.append(mark)
-            self.submit(
-                MarkerWritten(
-                    effect.transactional_id,
-                    effect.producer_id,
-                    effect.producer_epoch,
-                    partition,
-                    error,
-                )
-            )
+    def marked(self, partition: TopicPartition, end: EndMarker) -> None:
+        """Called before a marker is written."""
 
     def sleep(self, seconds: float) -> None:
         """Lets time pass, and fires all timers that become due, in order."""
-        until = self.now + seconds
-        for _ in itertools.count():
-            due = min((when, key) for key, when in self._armed.items())
-            if due[0] > until:
-                break
-            self.now = max(self.now, due[0])
-            del self._armed[due[1]]
-            self.submit(Expired(due[1]))
-        self.now = until
+        until = self.clock.now() + seconds
+        while self.clock.fire(until):
+            self._check_log()
+
+    def log(self) -> list[StateRecord]:
+        """All records."""
+        batches = self.partition.batches(0)
+        return [each for b in batches for some in read_in_pieces(b) for each in some]
+
+    def forge(self, metadata: Metadata) -> None:
+        """Puts a transactional id into a state, and into the log."""
+        self.transaction.metadata = metadata
+        now_ms = int(self.clock.now() * 1000)
+        batch = encode([StateRecord(ID, metadata)], 1, now_ms)
+        self.partition.append_own(batch, now_ms=now_ms)
 
     def _check_log(self) -> None:
-        """Replays the log: it has the state, but for what no record has."""
+        """Replays the log: it has the state, but for what no record has.
+
+        Records of version 0 have less.
+        """
+        if not self.version:
+            return
         loading = Loading()
-        loading.feed(self.log)
+        loading.feed(self.log())
         known = {
             key: _durable(each.metadata)
             for key, each in self.coordinator.transactions.items()
@@ -279,6 +272,13 @@ class Context:
         result: EndTransactionResult = self._ask(event)
         return result
 
+    def end_event(self) -> EndTransaction:
+        """The event of a commit by EndTxn v4."""
+        producer = self._current(None, None)
+        return EndTransaction(
+            Answer(), ID, *producer, is_commit=True, bumps_epoch=False
+        )
+
     def describe(self, transactional_id: str = ID) -> DescribeTransactionResult:
         """DescribeTransactions."""
         result: DescribeTransactionResult
@@ -335,7 +335,7 @@ class Context:
         """The states of the log."""
         return [
             "Dead" if each.metadata is None else each.metadata.state.value
-            for each in self.log
+            for each in self.log()
         ]
 
 

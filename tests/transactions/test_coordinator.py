@@ -36,8 +36,7 @@ def at_epoch(scene: Context, epoch: int) -> None:
     """Raises the epoch as very many InitProducerId would."""
     metadata = scene.transaction.metadata
     after = metadata.initialized(metadata.producer_id, epoch, -1, 60_000, 1)
-    scene.transaction.metadata = after
-    scene.log.append(type(scene.log[-1])(ID, after))
+    scene.forge(after)
 
 
 # -- InitProducerId
@@ -111,11 +110,11 @@ def test_the_last_epoch_is_asked_for_again(scene: Context) -> None:
     """Kafka fails for an earlier epoch, a retry included, but not for the last one."""
     at_epoch(scene, LAST - 1)
     assert scene.init(4000, LAST - 1).producer_epoch == LAST
-    before = scene.log[:]
+    before = scene.log()
     for epoch in (LAST - 1, 5):
         assert scene.init(4000, epoch).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert scene.init(7, LAST - 1).error_code == FENCED
-    assert scene.log == before
+    assert scene.log() == before
     assert scene.init(4000, LAST).producer_id == 4001
 
 
@@ -124,7 +123,7 @@ def test_there_is_no_producer_id() -> None:
     scene = Context()
     scene.next_producer_id = None
     assert scene.init().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert not scene.log
+    assert not scene.log()
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
@@ -180,9 +179,9 @@ def test_partitions_are_added(scene: Context) -> None:
     """The first ones begin the transaction; known ones write no record."""
     scene.add(T0)
     scene.add(T1)
-    written = len(scene.log)
+    written = len(scene.log())
     assert scene.add(T0, T1).error_code == NONE
-    assert len(scene.log) == written
+    assert len(scene.log()) == written
     assert scene.describe().partitions == [T0, T1]
     assert scene.states()[1:] == [
         ("Ongoing", "client_began"),
@@ -320,38 +319,36 @@ def test_both_generations_of_the_protocol_mix(scene: Context) -> None:
 
 def test_nothing_is_answered_before_its_record_is_written(scene: Context) -> None:
     """Until then the id is busy, and readers see the state of the log."""
-    scene.holds_appends = True
-    waiting = scene.add(T0)
-    assert isinstance(waiting, Answer)
-    assert not waiting.results
-    assert scene.add(T1).error_code == BUSY
-    assert scene.init().error_code == BUSY
-    assert scene.end(bumps=True).error_code == BUSY
-    assert scene.describe().state == "Empty"
-    scene.write()
+    with scene.together():
+        waiting = scene.add(T0)
+        assert isinstance(waiting, Answer)
+        assert not waiting.results
+        assert scene.add(T1).error_code == BUSY
+        assert scene.init().error_code == BUSY
+        assert scene.end(bumps=True).error_code == BUSY
+        assert scene.describe().state == "Empty"
     assert waiting.result.error_code == NONE
     assert scene.describe().state == "Ongoing"
 
 
 def test_the_log_refuses_a_record(scene: Context) -> None:
     """It is too large: the change is taken back."""
-    scene.refuses = ErrorCode.MESSAGE_TOO_LARGE
-    assert scene.add(T0).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    with scene.refusing():
+        assert scene.add(T0).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert scene.state == "Empty"
     error = scene.init(transactional_id="x" * 40_000).error_code
     assert error == ErrorCode.UNKNOWN_SERVER_ERROR
-    scene.refuses = None
     assert scene.add(T0).error_code == NONE
     assert list(scene.coordinator.transactions) == [ID]
 
 
 def test_a_move_refuses_requests_that_wait(scene: Context) -> None:
     """The old coordinator answers NOT_COORDINATOR."""
-    scene.holds_appends = True
-    waiting = scene.add(T0)
-    (reply,) = scene.coordinator.unload()
-    assert reply.token is waiting  # type: ignore[union-attr]  # a Reply
-    assert reply.result.error_code == ErrorCode.NOT_COORDINATOR  # type: ignore[union-attr]
+    with scene.together():
+        waiting: Any = scene.add(T0)
+        scene.reload()
+    assert waiting.result.error_code == ErrorCode.NOT_COORDINATOR
+    assert scene.state == "Empty"
 
 
 # -- expiry

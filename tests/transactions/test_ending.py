@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.transactions.context import ID, START, T0, T1, Answer, Context
+from tests.transactions.context import ID, T0, T1, Context
 
-from kohort.broker.coordinator.effects import Arm
-from kohort.broker.coordinator.events import Appended
-from kohort.broker.transactions.effects import Append, Reply
+from kohort.broker.runtime.effects import Arm, Reply
+from kohort.broker.runtime.events import Appended, Expired
 from kohort.broker.transactions.events import (
-    EndTransaction,
     ExpireTransaction,
     FenceProducer,
     HoldTransaction,
@@ -20,6 +18,7 @@ from kohort.broker.transactions.events import (
 from kohort.broker.transactions.settings import TransactionSettings
 from kohort.broker.transactions.state import ONGOING, PREPARE_ABORT, PREPARE_COMMIT
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records import read_records
 
 
 @pytest.fixture
@@ -67,12 +66,13 @@ def test_the_timeout_counts_from_the_begin(scene: Context) -> None:
 
 def test_a_timeout_waits_for_a_change_in_progress(scene: Context) -> None:
     """A record that is being written is not overtaken."""
-    scene.holds_appends = True
-    scene.end()
-    scene.sleep(100)
-    scene.holds_appends = False
-    scene.turn()
-    assert scene.state == "CompleteCommit"
+    start = scene.clock.now()
+    coordinator, event = scene.coordinator, scene.end_event()
+    (append,) = coordinator.handle(event, start)
+    effects = coordinator.handle(Expired(("timeout", ID)), start + 100)
+    assert [type(each) for each in effects] == [Arm]
+    coordinator.handle(Appended(append.append_id), start + 100)
+    assert scene.state == "PrepareCommit"
 
 
 def test_the_timeout_goes_on_after_a_move(scene: Context) -> None:
@@ -88,8 +88,7 @@ def test_a_timeout_needs_a_producer_id(scene: Context) -> None:
     """The epochs are used up, and no id can be reserved: it is tried again."""
     metadata = scene.transaction.metadata
     after = metadata.initialized(4000, 32_766, -1, 60_000, 1)
-    scene.transaction.metadata = after
-    scene.log.append(type(scene.log[-1])(ID, after))
+    scene.forge(after)
     scene.add(T0)
     scene.next_producer_id = None
     scene.sleep(75)
@@ -160,7 +159,7 @@ def test_a_move_before_the_markers(scene: Context, is_commit: bool) -> None:
 
 def test_a_producer_is_answered_before_its_markers(scene: Context) -> None:
     """Requests that come together with EndTxn, or follow at once, find the id busy."""
-    busy = ErrorCode.CONCURRENT_TRANSACTIONS
+    busy, start = ErrorCode.CONCURRENT_TRANSACTIONS, scene.clock.now()
     with scene.together():
         assert scene.end().error_code == ErrorCode.NONE
         assert (scene.state, scene.markers) == ("PrepareCommit", [])
@@ -169,7 +168,7 @@ def test_a_producer_is_answered_before_its_markers(scene: Context) -> None:
             assert late.error_code == busy
         assert scene.end(bumps=True).error_code == busy
         assert scene.init().error_code == busy
-    assert scene.now == START
+    assert scene.clock.now() == start
     assert (scene.state, len(scene.markers)) == ("CompleteCommit", 2)
     assert scene.add(T0).error_code == ErrorCode.NONE
 
@@ -193,12 +192,9 @@ def test_an_abort_by_another_producer_is_answered_before_its_markers(
 
 def test_the_next_turn_is_asked_for_before_the_answer(scene: Context) -> None:
     """However quick a client in another thread is, the markers are before it."""
-    metadata = scene.transaction.metadata
-    producer = metadata.producer_id, metadata.producer_epoch
-    event = EndTransaction(Answer(), ID, *producer, is_commit=True, bumps_epoch=False)
-    (append,) = scene.coordinator.handle(event, START)
-    assert isinstance(append, Append)
-    effects = scene.coordinator.handle(Appended(append.append_id), START)
+    now = scene.clock.now()
+    (append,) = scene.coordinator.handle(scene.end_event(), now)
+    effects = scene.coordinator.handle(Appended(append.append_id), now)
     kinds = [type(each) for each in effects]
     assert kinds.index(Arm) < kinds.index(Reply)
 
@@ -328,6 +324,8 @@ def test_the_value_version_follows_the_feature() -> None:
     """transaction.version 0 writes records of version 0, which older brokers read."""
     for version, written in ((0, 0), (1, 1), (2, 1)):
         scene = Context(TransactionSettings(), version)
-        scene.holds_appends = True
         scene.init()
-        assert [each.value_version for each in scene.waiting] == [written]
+        (batch,) = scene.partition.batches(0)
+        (record,) = read_records(batch)
+        assert record.value is not None
+        assert int.from_bytes(record.value[:2]) == written

@@ -12,9 +12,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.transactions.context import ID, Context
+from tests.transactions.context import Context
 
-from kohort.broker.transactions.effects import WriteMarkers
+from kohort.broker.log.ended_transactions import EndMarker
 from kohort.broker.transactions.events import FenceProducer, TopicPartition
 from kohort.broker.transactions.settings import TransactionSettings
 from kohort.broker.transactions.state import PREPARE_COMMIT, PREPARED
@@ -31,15 +31,14 @@ refusals = st.sampled_from([ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 class Watched(Context):
     """A scene that looks at each marker when it is written."""
 
-    def mark(self, effect: WriteMarkers) -> None:
-        """Writes markers of the transaction that is being ended."""
+    def marked(self, partition: TopicPartition, end: EndMarker) -> None:
+        """Writes a marker of the transaction that is being ended."""
         metadata = self.transaction.metadata
         assert metadata.state in PREPARED
-        assert effect.is_commit is (metadata.state is PREPARE_COMMIT)
-        assert effect.producer_id == metadata.producer_id
-        assert effect.producer_epoch == metadata.producer_epoch
-        assert set(effect.partitions) <= metadata.partitions
-        super().mark(effect)
+        assert end.is_commit is (metadata.state is PREPARE_COMMIT)
+        assert end.producer_id == metadata.producer_id
+        assert end.producer_epoch == metadata.producer_epoch
+        assert partition in metadata.partitions
 
 
 class Producers(RuleBasedStateMachine):
@@ -60,8 +59,7 @@ class Producers(RuleBasedStateMachine):
             scene = self.scene
             before = scene.transaction.metadata
             after = before.initialized(before.producer_id, NEAR_THE_END, -1, 60_000, 1)
-            scene.transaction.metadata = after
-            scene.log.append(type(scene.log[-1])(ID, after))
+            scene.forge(after)
             self.known["A"] = after.producer_id, NEAR_THE_END
 
     def is_current(self, name: str) -> bool:
@@ -117,13 +115,13 @@ class Producers(RuleBasedStateMachine):
     @rule(is_commit=st.booleans(), bumps=st.booleans())
     def comes_together(self, is_commit: bool, bumps: bool) -> None:
         """Requests of one turn: only the first one that changes something does."""
-        scene, before = self.scene, len(self.scene.log)
+        scene, before = self.scene, len(self.scene.log())
         with scene.together():
             scene.end(is_commit=is_commit, bumps=bumps)
             is_busy = scene.transaction.is_busy
             late: list[Any] = [scene.add(PARTITIONS[0]), scene.end(is_commit=is_commit)]
             late.append(scene.init())
-            changed = len(scene.log) - before
+            changed = len(scene.log()) - before
         if is_busy:
             busy = ErrorCode.CONCURRENT_TRANSACTIONS
             assert [each.error_code for each in late] == [busy] * 3
@@ -154,9 +152,8 @@ class Producers(RuleBasedStateMachine):
         """The log refuses one record: nothing has changed."""
         scene = self.scene
         before = scene.transaction.metadata
-        scene.refuses = ErrorCode.MESSAGE_TOO_LARGE
-        assert scene.init().error_code
-        scene.refuses = None
+        with scene.refusing():
+            assert scene.init().error_code
         assert scene.transaction.metadata == before
 
     @invariant()

@@ -12,11 +12,11 @@ from tests.transactions.producing import Producer, find
 from tests.wire.client import connected
 from tests.wire.requests import create_partitions
 
-from kohort.broker.coordinator.effects import CommandResult
 from kohort.broker.handlers.k24_add_partitions_to_txn import MOST
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace
+from kohort.broker.runtime.effects import CommandResult
 from kohort.broker.server import Broker
 from kohort.broker.topics.topic import TRANSACTIONS_TOPIC
 from kohort.broker.transactions.events import HoldTransaction, ReleaseTransaction
@@ -42,7 +42,7 @@ def command(broker: Broker, kind: Any, *fields: object) -> str | None:
 def state(broker: Broker) -> str:
     """The state of "tx" at its coordinator."""
     shard = broker.cluster.transactions.for_id("tx")
-    return shard.transactions["tx"].state.value if shard.is_active else shard.state
+    return shard.transactions["tx"].state.value if shard.driver else shard.state
 
 
 async def test_the_first_look_up_creates_the_topic() -> None:

@@ -1,33 +1,35 @@
-"""One group: its members, its counters, its protocol. It handles no time."""
+"""One classic group: its members, its counters, its protocol. It handles no time."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from kohort.broker.coordinator.classic.member import Member, PendingMember, Protocols
-from kohort.broker.coordinator.classic.state import (
+from kohort.broker.coordinator.classic.state import check
+from kohort.broker.coordinator.effects import (
+    Effect,
+    GroupRecord,
+    GroupTombstone,
+    HeartbeatResult,
+    JoinResult,
+    MemberRows,
+    SyncResult,
+)
+from kohort.broker.coordinator.events import CommitInTransaction, CommitOffsets
+from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
     GroupState,
-    check,
 )
-from kohort.broker.coordinator.committed import (
-    CommittedOffsets,
-    OffsetEntry,
-    OffsetKey,
-)
-from kohort.broker.coordinator.effects import (
-    GroupRecord,
-    HeartbeatResult,
-    JoinResult,
-    MemberRows,
-    SyncResult,
-)
-from kohort.broker.coordinator.java_hash import buckets_for, spread
 from kohort.broker.notice import Client
+from kohort.broker.runtime.events import TimerKey
+from kohort.broker.runtime.java_hash import buckets_for, spread
 from kohort.protocol.consumer import PROTOCOL_TYPE, Subscription
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError, codec
@@ -36,12 +38,8 @@ HEARTBEAT_RESULTS = {int(code): HeartbeatResult(int(code)) for code in ErrorCode
 _ALIVE = HEARTBEAT_RESULTS[ErrorCode.NONE]
 _REBALANCING = HEARTBEAT_RESULTS[ErrorCode.REBALANCE_IN_PROGRESS]
 
-Pending = dict[OffsetKey, dict[int, OffsetEntry | None]]
-"""By (topic, partition), the pending offset of each producer id, in the order of the
-log. None: a later commit has taken its place."""
 
-
-class Group:
+class ClassicGroup(Group):
     """A group of the classic protocol.
 
     Attributes:
@@ -75,9 +73,6 @@ class Group:
             is over, its end and whether the member rejoined. For listeners.
         told: by member id, when a heartbeat of a member that the group waits for was
             first answered REBALANCE_IN_PROGRESS. For listeners.
-        committed: see `offsets`.
-        expire_ms: the expiry of an offset, if its commit set one.
-        pending: offsets of open transactions; see `kohort.broker.coordinator.pending`.
     """
 
     __slots__ = (
@@ -87,11 +82,8 @@ class Group:
         "_subscribed",
         "_subscriptions",
         "awaiting_join",
-        "committed",
         "completed",
-        "expire_ms",
         "generation_id",
-        "group_id",
         "heartbeat_result",
         "join_deadline",
         "join_fields",
@@ -99,7 +91,6 @@ class Group:
         "members",
         "new_member_added",
         "parked",
-        "pending",
         "pending_members",
         "pending_sync",
         "previous_state",
@@ -119,9 +110,12 @@ class Group:
         "window_ms",
     )
 
+    type: ClassVar = "classic"
+    members: dict[str, Member]
+
     def __init__(self, group_id: str, now: float) -> None:
         """Creates an Empty group at `now`, seconds since the epoch."""
-        self.group_id = group_id
+        super().__init__(group_id)
         self.state: GroupState = EMPTY
         self.previous_state: GroupState = DEAD
         self.state_timestamp_ms = int(now * 1000)
@@ -130,7 +124,7 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members = {}
         self.static_members: dict[str, str] = {}
         self.pending_members: dict[str, PendingMember] = {}
         self.pending_sync: set[str] = set()
@@ -148,19 +142,22 @@ class Group:
         self.sync_deadline: float | None = None
         self.rest: float | None = None
         self.parked: dict[str, bytes] | None = None
-        self.committed = CommittedOffsets()
-        self.expire_ms: dict[OffsetKey, int] = {}
-        self.pending: Pending = {}
         self._buckets = buckets_for(0)
         self._is_ordered = True
         self._latest_offer: Protocols = ()
         self._subscriptions: MemberRows | None = None
         self._subscribed: frozenset[str] | None = None
 
-    @property
-    def offsets(self) -> dict[OffsetKey, OffsetEntry]:
-        """The committed offsets by (topic, partition)."""
-        return self.committed.read()
+    def sessions(self) -> Iterable[str]:
+        """The ids of members and pending members."""
+        return [*self.members, *self.pending_members]
+
+    def client_of(self, member_id: str) -> Client | None:
+        """The client of a member or pending member; None if it is unknown."""
+        if member_id in self.members:
+            return self.members[member_id].client
+        pending = self.pending_members.get(member_id)
+        return None if pending is None else pending.identity.client
 
     def transition(self, state: GroupState, now: float) -> None:
         """Changes the state; see `kohort.broker.coordinator.classic.state`."""
@@ -442,6 +439,81 @@ class Group:
             self._subscriptions = None
         return self._subscribed
 
+    # -- offsets and deletion
+
+    def validate_offset_commit(self, event: CommitOffsets) -> int:
+        """Checks the member and its generation; an Empty group takes any commit."""
+        generation_id = event.generation_id
+        if generation_id < 0 and self.state is EMPTY:
+            return 0
+        error = self.validate_member(event.member_id, event.group_instance_id)
+        if error:
+            return error
+        if generation_id != self.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        if self.state is COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return 0
+
+    def validate_transactional_commit(self, event: CommitInTransaction) -> int:
+        """Checks the member; old clients send none (KIP-447), in any state."""
+        generation_id = event.generation_id
+        if generation_id < 0 and (
+            self.state is EMPTY
+            or (not event.member_id and event.group_instance_id is None)
+        ):
+            return 0
+        error = self.validate_member(event.member_id, event.group_instance_id)
+        if not error and generation_id != self.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
+
+    def validate_offset_delete(self) -> int:
+        """Only consumers' metadata has a subscription that can be read."""
+        if self.state is not EMPTY and self.protocol_type != PROTOCOL_TYPE:
+            return ErrorCode.NON_EMPTY_GROUP
+        return 0
+
+    def hear_commit(
+        self, member_id: str, now: float, effects: list[Effect] | None = None
+    ) -> bool:
+        """A commit of a member is a sign of life; simple consumers are no members."""
+        member = self.members.get(member_id)
+        if member is None:
+            return True
+        if effects is None:
+            return member.stay_alive(now)
+        member.keep_alive(now, effects)
+        return True
+
+    def retention_since_ms(self) -> float | None:
+        """The retention begins when the group becomes Empty.
+
+        It begins with the commit for topics that the consumers of a Stable group do not
+        subscribe to, and for simple consumers. No offset expires during a rebalance, if
+        subscriptions cannot be read, or if members are not consumers.
+        """
+        if self.protocol_type is None:
+            return None
+        if self.state is EMPTY:
+            return self.state_timestamp_ms if self.state_timestamp_ms >= 0 else None
+        if (
+            self.state is not STABLE
+            or self.protocol_type != PROTOCOL_TYPE
+            or self.subscribed_topics() is None
+        ):
+            return math.inf
+        return None
+
+    def tombstones(self) -> Sequence[GroupTombstone]:
+        """The record that deletes it."""
+        return (GroupTombstone(self.group_id),)
+
+    def stop_timers(self) -> Sequence[TimerKey]:
+        """Forgets its pending members; returns their timers."""
+        pending, self.pending_members = self.pending_members, {}
+        return [("session", self.group_id, member_id) for member_id in pending]
+
     # -- the log
 
     def record(self, assignments: Mapping[str, bytes] | None = None) -> GroupRecord:
@@ -503,6 +575,12 @@ class Group:
             self.elect_leader()
         self.rows = self.current_members()
         self._note_subscriptions(self.rows)
+
+
+def find(groups: Mapping[str, Group], group_id: str) -> ClassicGroup | None:
+    """Returns a group, if it is of the classic protocol."""
+    group = groups.get(group_id)
+    return group if type(group) is ClassicGroup else None
 
 
 def _topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:

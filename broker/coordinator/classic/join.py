@@ -6,7 +6,7 @@
 2. The group. A request without a member id creates one that does not exist.
 3. ``group.max.size`` (`_has_room`); a full group also removes the sender, if it is
    late or pending.
-4. Protocols that all members support (`Group.supports`).
+4. Protocols that all members support (`ClassicGroup.supports`).
 
 Then the member id decides:
 
@@ -28,23 +28,29 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Literal
 
-from kohort.broker.coordinator import notices
 from kohort.broker.coordinator.appends import Changed, GroupChange
-from kohort.broker.coordinator.classic import rebalance, static
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic import (
+    notices,
+    rebalance,
+    sessions,
+    static,
+    waiting,
+)
+from kohort.broker.coordinator.classic.cause import Cause
+from kohort.broker.coordinator.classic.group import ClassicGroup, find
 from kohort.broker.coordinator.classic.member import Member, PendingMember, Protocols
 from kohort.broker.coordinator.classic.removal import remove, remove_pending
-from kohort.broker.coordinator.classic.state import (
+from kohort.broker.coordinator.effects import JoinResult
+from kohort.broker.coordinator.events import Join
+from kohort.broker.coordinator.notices import group_state
+from kohort.broker.coordinator.room import Coordinating, Groups
+from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
 )
-from kohort.broker.coordinator.effects import JoinResult
-from kohort.broker.coordinator.events import Join
-from kohort.broker.coordinator.lasting import Lasting
-from kohort.broker.coordinator.settings import GroupSettings
-from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Notice, Who
 from kohort.protocol.consumer import PROTOCOL_TYPE, decode_subscription
 from kohort.protocol.errors import ErrorCode
@@ -55,7 +61,7 @@ _NAME = itemgetter(0)
 
 def join(
     turn: Turn,
-    groups: dict[str, Group],
+    groups: Groups,
     event: Join,
     new_member_id: Callable[[str], str],
 ) -> None:
@@ -65,19 +71,19 @@ def join(
         _refuse(turn, None, event, ErrorCode.INVALID_GROUP_ID)
         return
     if not settings.allows_session_timeout(event.session_timeout_ms):
-        group = groups.get(event.group_id)
+        group = find(groups, event.group_id)
         _refuse(turn, group, event, ErrorCode.INVALID_SESSION_TIMEOUT)
         return
-    group = groups.get(event.group_id)
+    group = find(groups, event.group_id)
     if group is None:
         if event.member_id:
             _refuse(turn, None, event, ErrorCode.UNKNOWN_MEMBER_ID)
             return
         # As in Kafka, the group stays, Empty, even if this member is refused.
-        group = groups[event.group_id] = Group(event.group_id, turn.now)
+        group = groups[event.group_id] = ClassicGroup(event.group_id, turn.now)
         made = GroupChange(group, (), was_made=True)
         turn.append(group.record(), completion=Changed([made]))
-        notices.group_state(turn, group)
+        group_state(turn, group)
     if not _has_room(turn, group, event.member_id):
         _turn_away(turn, group, event)
         return
@@ -97,13 +103,7 @@ def join(
 
 
 def only_wait(
-    settings: GroupSettings,
-    lasting: Lasting,
-    group: Group | None,
-    event: Join,
-    now: float,
-    *,
-    listening: bool,
+    coordinator: Coordinating, event: Join, now: float
 ) -> Notice | Literal[True] | None:
     """Lets a join wait if that is all it does: its member joins again as before.
 
@@ -111,9 +111,10 @@ def only_wait(
         The notice, or True if there is no listener; None if `join` has to handle it. It
         would do the same with a join that only waits, at twice the cost.
     """
-    client = event.client
+    group, client = coordinator.groups.get(event.group_id), event.client
+    settings = coordinator.settings
     if not (
-        group is not None
+        type(group) is ClassicGroup
         and group.state is PREPARING_REBALANCE
         and (member := group.members.get(event.member_id)) is not None
         and member.join_token is None
@@ -127,14 +128,14 @@ def only_wait(
         and _have_same_names(event.protocols, member.protocols)
         and group.awaiting_join + 1 < len(group.members) + len(group.pending_members)
         and group.awaiting_join
-        < lasting.max_sizes.get(group.group_id, settings.max_size)
+        < coordinator.lasting.max_sizes.get(group.group_id, settings.max_size)
         and settings.allows_session_timeout(event.session_timeout_ms)
     ):
         return None
     member.protocols = group.shared_offer(tuple(event.protocols))
     member.join_token = event.token
     group.awaiting_join += 1
-    if not listening:
+    if not coordinator.listening:
         return True
     notices.note_arrival(group, event.member_id, now)
     return notices.joined(group, member, event, "rejoin")
@@ -163,7 +164,7 @@ def _protocols(event: Join) -> Protocols:
 
 def _refuse(
     turn: Turn,
-    group: Group | None,
+    group: ClassicGroup | None,
     event: Join,
     code: int,
     member_id: str | None = None,
@@ -177,7 +178,7 @@ def _refuse(
 # -- group.max.size (KIP-389)
 
 
-def _has_room(turn: Turn, group: Group, member_id: str) -> bool:
+def _has_room(turn: Turn, group: ClassicGroup, member_id: str) -> bool:
     """Returns whether a join may go on.
 
     During a rebalance, the members that have joined it count. So if a group is too
@@ -193,7 +194,7 @@ def _has_room(turn: Turn, group: Group, member_id: str) -> bool:
     return member is not None or len(group.members) < turn.max_size(group)
 
 
-def _turn_away(turn: Turn, group: Group, event: Join) -> None:
+def _turn_away(turn: Turn, group: ClassicGroup, event: Join) -> None:
     """Refuses a join to a full group; a late member is removed.
 
     That does not end the rebalance, even if all remaining members have joined.
@@ -215,7 +216,7 @@ def _turn_away(turn: Turn, group: Group, event: Join) -> None:
 
 
 def _join_unknown(
-    turn: Turn, group: Group, event: Join, protocols: Protocols, member_id: str
+    turn: Turn, group: ClassicGroup, event: Join, protocols: Protocols, member_id: str
 ) -> None:
     """Handles a JoinGroup without a member id: from a newcomer or a static member."""
     instance = event.group_instance_id
@@ -230,7 +231,7 @@ def _join_unknown(
     _add_member(turn, group, event, protocols, member_id)
 
 
-def _hand_out_id(turn: Turn, group: Group, event: Join, member_id: str) -> None:
+def _hand_out_id(turn: Turn, group: ClassicGroup, event: Join, member_id: str) -> None:
     """Makes the sender a pending member, which has to join again (KIP-394)."""
     timeout = event.session_timeout_ms / 1000
     deadline = turn.now + timeout
@@ -242,7 +243,7 @@ def _hand_out_id(turn: Turn, group: Group, event: Join, member_id: str) -> None:
 
 
 def _add_member(
-    turn: Turn, group: Group, event: Join, protocols: Protocols, member_id: str
+    turn: Turn, group: ClassicGroup, event: Join, protocols: Protocols, member_id: str
 ) -> None:
     if group.state is PREPARING_REBALANCE and group.previous_state is EMPTY:
         group.new_member_added = True
@@ -260,7 +261,7 @@ def _add_member(
     previous = group.leader
     group.add(member, event.protocol_type)
     # This replaces the timer of a pending member, under the same key.
-    turn.keep_alive(member, turn.settings.new_member_join_timeout_ms / 1000)
+    sessions.keep_alive(turn, member, turn.settings.new_member_join_timeout_ms / 1000)
     notices.wait_ended(turn, group, member_id, came=True)
     notices.member_joined(turn, group, member, event, "new")
     notices.leader_chosen(turn, group, "first", previous)
@@ -271,7 +272,9 @@ def _add_member(
 # -- with a member id
 
 
-def _join_known(turn: Turn, group: Group, event: Join, protocols: Protocols) -> None:
+def _join_known(
+    turn: Turn, group: ClassicGroup, event: Join, protocols: Protocols
+) -> None:
     """Handles a JoinGroup with a member id, known or not."""
     member_id = event.member_id
     if member_id in group.pending_members:
@@ -303,7 +306,7 @@ def _join_known(turn: Turn, group: Group, event: Join, protocols: Protocols) -> 
 
 
 def _answer_again(
-    turn: Turn, group: Group, member: Member, event: Join, *, is_leader: bool
+    turn: Turn, group: ClassicGroup, member: Member, event: Join, *, is_leader: bool
 ) -> None:
     """Answers a member with its current generation, without a rebalance."""
     member.told_at = turn.now
@@ -314,7 +317,7 @@ def _answer_again(
 
 def _rejoin(
     turn: Turn,
-    group: Group,
+    group: ClassicGroup,
     member: Member,
     event: Join,
     protocols: Protocols,
@@ -335,7 +338,7 @@ def _rejoin(
     )
     if member.join_token is not None:
         again = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-        turn.give_up_join(group, member, again)
+        waiting.give_up_join(turn, group, member, again)
     group.park_join(member, event.token)
     notices.wait_ended(turn, group, member.member_id, came=True)
     if group.state is PREPARING_REBALANCE:

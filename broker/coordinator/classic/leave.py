@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from kohort.broker.coordinator import notices
-from kohort.broker.coordinator.classic import rebalance
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic import notices, rebalance
+from kohort.broker.coordinator.classic.cause import Cause
+from kohort.broker.coordinator.classic.group import ClassicGroup, find
 from kohort.broker.coordinator.classic.member import NEVER, Member
 from kohort.broker.coordinator.classic.removal import remove, remove_pending
-from kohort.broker.coordinator.classic.state import (
+from kohort.broker.coordinator.effects import LeaveResult
+from kohort.broker.coordinator.events import Credited, Leave, LeavingMember
+from kohort.broker.coordinator.room import Groups
+from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
 )
-from kohort.broker.coordinator.effects import LeaveResult
-from kohort.broker.coordinator.events import Credited, Leave, LeavingMember
-from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Who
+from kohort.broker.runtime.events import TimerKey
 from kohort.protocol.errors import ErrorCode
 
 _MUTED = "a test had muted it"
 """The reason of a rebalance caused by the end of a muted member's session."""
 
 
-def leave(turn: Turn, groups: dict[str, Group], event: Leave) -> None:
+def leave(turn: Turn, groups: Groups, event: Leave) -> None:
     """Removes members, and rebalances once for all of them."""
     if not event.group_id:
         turn.reply(event.token, LeaveResult(ErrorCode.INVALID_GROUP_ID))
         return
-    group = groups.get(event.group_id)
+    group = find(groups, event.group_id)
     results = []
     gone: list[Who] = []
     reasons = []
@@ -47,7 +49,7 @@ def leave(turn: Turn, groups: dict[str, Group], event: Leave) -> None:
     turn.reply_after_appends(event.token, LeaveResult(ErrorCode.NONE, results))
 
 
-def _validate(group: Group, leaving: LeavingMember) -> int:
+def _validate(group: ClassicGroup, leaving: LeavingMember) -> int:
     """Returns the error code for a member that is unknown or fenced; 0 for others."""
     if leaving.member_id in group.pending_members:
         return ErrorCode.NONE
@@ -59,7 +61,7 @@ def _validate(group: Group, leaving: LeavingMember) -> int:
     return ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def _remove(turn: Turn, group: Group, leaving: LeavingMember) -> Who:
+def _remove(turn: Turn, group: ClassicGroup, leaving: LeavingMember) -> Who:
     """Removes a member, or a pending member; returns its identity."""
     member_id = leaving.member_id
     pending = group.pending_members.get(member_id)
@@ -79,14 +81,15 @@ def _remove(turn: Turn, group: Group, leaving: LeavingMember) -> Who:
 # -- sessions
 
 
-def credited(groups: dict[str, Group], event: Credited) -> None:
+def credited(_: Turn, groups: Groups, event: Credited) -> None:
     """Extends members' sessions, as if heartbeats had arrived until then.
 
     The clock is moved ahead: clients are alive, but had no time to send a heartbeat. A
     pending member would have joined. A new member sends no heartbeats while its join
     waits: as in Kafka, its time is limited. A muted one gets no credit.
     """
-    group = groups[event.group_id]
+    group = find(groups, event.group_id)
+    assert group is not None
     for member_id in event.member_ids:
         member = group.members.get(member_id)
         if member is None:
@@ -98,8 +101,9 @@ def credited(groups: dict[str, Group], event: Credited) -> None:
             member.deadline = max(member.deadline, event.until + member.session_timeout)
 
 
-def session_expired(turn: Turn, group: Group, member_id: str) -> None:
+def session_expired(turn: Turn, group: ClassicGroup, key: TimerKey) -> None:
     """Handles a session's timer; signs of life may have arrived since it was armed."""
+    member_id = key[2]
     pending = group.pending_members.get(member_id)
     if pending is not None:
         if turn.now < pending.deadline:
@@ -118,19 +122,21 @@ def session_expired(turn: Turn, group: Group, member_id: str) -> None:
         expire(turn, group, member)
 
 
-def _waits_in_hold(turn: Turn, group: Group, member: Member) -> bool:
+def _waits_in_hold(turn: Turn, group: ClassicGroup, member: Member) -> bool:
     """Returns whether a hold keeps a new member's join waiting beyond its session."""
     return member.has_joined and turn.is_held(group)
 
 
-def expire_pending(turn: Turn, group: Group, who: Who) -> None:
+def expire_pending(turn: Turn, group: ClassicGroup, who: Who) -> None:
     """Removes a pending member that has not joined in time."""
     notices.pending_member_expired(turn, group, who)
     remove_pending(turn, group, who.member_id or "")
     _complete_without(turn, group)
 
 
-def expire(turn: Turn, group: Group, member: Member, reason: str | None = None) -> None:
+def expire(
+    turn: Turn, group: ClassicGroup, member: Member, reason: str | None = None
+) -> None:
     """Ends a member's session, because of silence unless `reason` is given."""
     if member.is_muted and reason is None:
         reason = _MUTED
@@ -143,7 +149,7 @@ def expire(turn: Turn, group: Group, member: Member, reason: str | None = None) 
         _complete_without(turn, group)
 
 
-def _complete_without(turn: Turn, group: Group) -> None:
+def _complete_without(turn: Turn, group: ClassicGroup) -> None:
     """Ends the join phase if only the expired member was missing.
 
     That ends initial windows early, too. A LeaveGroup does not, nor does it in Kafka.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from kohort.broker.coordinator.effects import Arm, Effect, MemberDescription
-from kohort.broker.coordinator.events import TimerKey
-from kohort.broker.coordinator.java_hash import spread
+from kohort.broker.coordinator.effects import Effect, MemberDescription
 from kohort.broker.notice import Client, Who, make
+from kohort.broker.runtime.effects import Arm
+from kohort.broker.runtime.events import TimerKey
+from kohort.broker.runtime.java_hash import spread
 
 NEVER = float("inf")
 

@@ -7,19 +7,19 @@ changes nothing, and its result says why.
 
 from __future__ import annotations
 
-from kohort.broker.coordinator import notices
-from kohort.broker.coordinator.classic import leave, rebalance, sync
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic import (
+    leave,
+    notices,
+    rebalance,
+    sessions,
+    sync,
+    waiting,
+)
+from kohort.broker.coordinator.classic.cause import Cause
+from kohort.broker.coordinator.classic.group import ClassicGroup, find
 from kohort.broker.coordinator.classic.member import Member
 from kohort.broker.coordinator.classic.removal import remove, remove_pending
-from kohort.broker.coordinator.classic.state import (
-    COMPLETING_REBALANCE,
-    EMPTY,
-    PREPARING_REBALANCE,
-    STABLE,
-    GroupState,
-)
-from kohort.broker.coordinator.effects import CommandResult, SyncResult
+from kohort.broker.coordinator.effects import SyncResult
 from kohort.broker.coordinator.events import (
     Command,
     Expire,
@@ -32,8 +32,18 @@ from kohort.broker.coordinator.events import (
     TriggerRebalance,
     Unmute,
 )
-from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.broker.coordinator.notices import commanded
+from kohort.broker.coordinator.room import Groups
+from kohort.broker.coordinator.state import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    GroupState,
+)
+from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Who
+from kohort.broker.runtime.effects import CommandResult
 from kohort.protocol.errors import ErrorCode
 
 _DONE = CommandResult()
@@ -52,14 +62,14 @@ def _refuse(turn: Turn, event: Command, why: str) -> None:
 # -- members
 
 
-def kick(turn: Turn, groups: dict[str, Group], event: Kick) -> None:
+def kick(turn: Turn, groups: Groups, event: Kick) -> None:
     """Removes a member, or a pending member, and rebalances."""
     group, who = _find(turn, groups, event)
     if group is None or who is None:
         return
-    notices.commanded(turn, groups, event, "kick", who, reason=event.reason)
+    commanded(turn, groups, event, "kick", who, reason=event.reason)
     member = group.members.get(event.member_id)
-    heard = turn.now if member is None else turn.last_heard(member)
+    heard = turn.now if member is None else sessions.last_heard(turn, member)
     notices.member_kicked(
         turn, group, who, "commanded", heard, was_pending=member is None
     )
@@ -67,7 +77,7 @@ def kick(turn: Turn, groups: dict[str, Group], event: Kick) -> None:
         turn.disarm(("session", group.group_id, event.member_id))
         remove_pending(turn, group, event.member_id)
     else:
-        turn.answer_sync(member, _UNKNOWN)
+        waiting.answer_sync(turn, member, _UNKNOWN)
         remove(turn, group, member)
     if group.state is not EMPTY:
         cause = Cause("member_kicked", who, event.reason)
@@ -75,23 +85,23 @@ def kick(turn: Turn, groups: dict[str, Group], event: Kick) -> None:
     turn.reply(event.token, _DONE)
 
 
-def expire(turn: Turn, groups: dict[str, Group], event: Expire) -> None:
+def expire(turn: Turn, groups: Groups, event: Expire) -> None:
     """Ends the session of a member, or of a pending member."""
     group, who = _find(turn, groups, event)
     if group is None or who is None:
         return
-    notices.commanded(turn, groups, event, "expire", who)
+    commanded(turn, groups, event, "expire", who)
     member = group.members.get(event.member_id)
     if member is None:
         turn.disarm(("session", group.group_id, event.member_id))
         leave.expire_pending(turn, group, who)
     else:
-        turn.answer_sync(member, _UNKNOWN)
+        waiting.answer_sync(turn, member, _UNKNOWN)
         leave.expire(turn, group, member, _ASKED_FOR)
     turn.reply(event.token, _DONE)
 
 
-def mute(turn: Turn, groups: dict[str, Group], event: Mute) -> None:
+def mute(turn: Turn, groups: Groups, event: Mute) -> None:
     """Stops counting anything that a member sends as a sign of life.
 
     A waiting join or sync of it does not count either: the group goes on waiting for
@@ -105,15 +115,15 @@ def mute(turn: Turn, groups: dict[str, Group], event: Mute) -> None:
         _refuse(turn, event, "a pending member cannot be muted: it has no session")
         return
     if not member.is_muted:
-        notices.commanded(turn, groups, event, "mute", who)
+        commanded(turn, groups, event, "mute", who)
         _mute(turn, group, member)
     turn.reply(event.token, _DONE)
 
 
-def _mute(turn: Turn, group: Group, member: Member) -> None:
+def _mute(turn: Turn, group: ClassicGroup, member: Member) -> None:
     if member.satisfies_heartbeat:
         # It was alive until now; its timer may have fired and been ignored.
-        turn.keep_alive(member, member.session_timeout)
+        sessions.keep_alive(turn, member, member.session_timeout)
     elif member.has_joined:
         _keep_newcomer(turn, member)
     if member.join_token is not None:
@@ -124,18 +134,18 @@ def _mute(turn: Turn, group: Group, member: Member) -> None:
     turn.lasting.mute(group.group_id, member.member_id)
 
 
-def unmute(turn: Turn, groups: dict[str, Group], event: Unmute) -> None:
+def unmute(turn: Turn, groups: Groups, event: Unmute) -> None:
     """Hears a muted member again, as if it had given a sign of life now."""
     group, who = _find(turn, groups, event)
     if group is None or who is None:
         return
     member = group.members.get(event.member_id)
     if member is not None and member.is_muted:
-        notices.commanded(turn, groups, event, "unmute", who)
+        commanded(turn, groups, event, "unmute", who)
         turn.lasting.unmute(group.group_id, member.member_id)
         member.is_muted = False
         if not member.is_new:
-            turn.keep_alive(member, member.session_timeout)
+            sessions.keep_alive(turn, member, member.session_timeout)
         if member.join_token is not None:
             group.awaiting_join += 1
         if member.sync_token is not None or group.state is STABLE:
@@ -146,10 +156,10 @@ def unmute(turn: Turn, groups: dict[str, Group], event: Unmute) -> None:
 
 
 def _find(
-    turn: Turn, groups: dict[str, Group], event: MemberCommand
-) -> tuple[Group | None, Who | None]:
+    turn: Turn, groups: Groups, event: MemberCommand
+) -> tuple[ClassicGroup | None, Who | None]:
     """Returns the group and the member of a command; refuses it if one is missing."""
-    group = groups.get(event.group_id)
+    group = find(groups, event.group_id)
     if group is not None:
         member = group.members.get(event.member_id)
         if member is not None:
@@ -164,21 +174,21 @@ def _find(
 # -- the group
 
 
-def trigger(turn: Turn, groups: dict[str, Group], event: TriggerRebalance) -> None:
+def trigger(turn: Turn, groups: Groups, event: TriggerRebalance) -> None:
     """Starts a rebalance."""
-    group = groups.get(event.group_id)
+    group = find(groups, event.group_id)
     if group is None or not group.members:
         _refuse(turn, event, "a group without members cannot rebalance")
         return
     if group.state is PREPARING_REBALANCE:
         _refuse(turn, event, "the group is in PreparingRebalance already")
         return
-    notices.commanded(turn, groups, event, "rebalance", reason=event.reason)
+    commanded(turn, groups, event, "rebalance", reason=event.reason)
     rebalance.prepare(turn, group, Cause("requested", None, event.reason))
     turn.reply(event.token, _DONE)
 
 
-def limit(turn: Turn, groups: dict[str, Group], event: LimitGroup) -> None:
+def limit(turn: Turn, groups: Groups, event: LimitGroup) -> None:
     """Gives a group a limit in place of ``group.max.size``, or removes the limit.
 
     A group over its limit rebalances at once, as a loaded group does (KIP-389). The
@@ -188,12 +198,12 @@ def limit(turn: Turn, groups: dict[str, Group], event: LimitGroup) -> None:
     if max_size is not None and max_size < 1:
         _refuse(turn, event, f"a limit of {max_size} members: it must be at least 1")
         return
-    notices.commanded(turn, groups, event, "limit", max_size=max_size)
+    commanded(turn, groups, event, "limit", max_size=max_size)
     if max_size is None:
         limits.pop(event.group_id, None)
     else:
         limits[event.group_id] = max_size
-    group = groups.get(event.group_id)
+    group = find(groups, event.group_id)
     if (
         group is not None
         and group.state in (STABLE, COMPLETING_REBALANCE)
@@ -209,12 +219,12 @@ def limit(turn: Turn, groups: dict[str, Group], event: LimitGroup) -> None:
 # -- holds
 
 
-def hold(turn: Turn, groups: dict[str, Group], event: HoldGroup) -> None:
+def hold(turn: Turn, groups: Groups, event: HoldGroup) -> None:
     """Holds a group in a state: from now on, or as soon as it is in that state.
 
     A hold in another state replaces an existing one: the group goes on to that state.
     """
-    group = groups.get(event.group_id)
+    group = find(groups, event.group_id)
     state = event.state
     if state is None:
         is_holdable = group is not None and group.state in HOLDABLE
@@ -223,7 +233,7 @@ def hold(turn: Turn, groups: dict[str, Group], event: HoldGroup) -> None:
         states = " or ".join(HOLDABLE)
         _refuse(turn, event, f"a group can be held in {states}, not in {state}")
         return
-    notices.commanded(turn, groups, event, "hold", held_in=state.value)
+    commanded(turn, groups, event, "hold", held_in=state.value)
     before = turn.lasting.holds.get(event.group_id)
     if before is not state:
         turn.lasting.holds[event.group_id] = state
@@ -232,21 +242,21 @@ def hold(turn: Turn, groups: dict[str, Group], event: HoldGroup) -> None:
     turn.reply(event.token, _DONE)
 
 
-def release(turn: Turn, groups: dict[str, Group], event: ReleaseGroup) -> None:
+def release(turn: Turn, groups: Groups, event: ReleaseGroup) -> None:
     """Lets a held group go on: at once if nothing is missing, else its timers run."""
     before = turn.lasting.holds.get(event.group_id)
     if before is None:
         _refuse(turn, event, "the group is not held")
         return
-    notices.commanded(turn, groups, event, "release", held_in=before.value)
+    commanded(turn, groups, event, "release", held_in=before.value)
     del turn.lasting.holds[event.group_id]
-    group = groups.get(event.group_id)
+    group = find(groups, event.group_id)
     if group is not None:
         _change_hold(turn, group, before)
     turn.reply(event.token, _DONE)
 
 
-def _change_hold(turn: Turn, group: Group, before: GroupState | None) -> None:
+def _change_hold(turn: Turn, group: ClassicGroup, before: GroupState | None) -> None:
     if turn.is_held(group):
         rebalance.stop_timer(turn, group)
         # All members may have left while the initial window was open.
@@ -259,7 +269,7 @@ def _change_hold(turn: Turn, group: Group, before: GroupState | None) -> None:
         _go_on(turn, group)
 
 
-def _go_on(turn: Turn, group: Group) -> None:
+def _go_on(turn: Turn, group: ClassicGroup) -> None:
     """Ends the group's phase if nothing is missing and no hold keeps it."""
     if group.state is PREPARING_REBALANCE:
         rebalance.try_complete_join(turn, group)
@@ -269,4 +279,4 @@ def _go_on(turn: Turn, group: Group) -> None:
 
 def _keep_newcomer(turn: Turn, member: Member) -> None:
     """Gives a new member the full time again that its join may wait."""
-    turn.keep_alive(member, turn.settings.new_member_join_timeout_ms / 1000)
+    sessions.keep_alive(turn, member, turn.settings.new_member_join_timeout_ms / 1000)

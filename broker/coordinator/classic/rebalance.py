@@ -7,18 +7,21 @@ delay or the rest of the rebalance timeout, whichever is less.
 
 from __future__ import annotations
 
-from kohort.broker.coordinator import notices
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic import notices, sessions, waiting
+from kohort.broker.coordinator.classic.cause import Cause
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.member import Member
 from kohort.broker.coordinator.classic.removal import remove
-from kohort.broker.coordinator.classic.state import (
+from kohort.broker.coordinator.effects import MemberRows, SyncResult
+from kohort.broker.coordinator.notices import group_state
+from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
 )
-from kohort.broker.coordinator.effects import MemberRows, SyncResult
-from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Who
+from kohort.broker.runtime.events import TimerKey
 from kohort.protocol.errors import ErrorCode
 
 _SHORTEST_RETRY_MS = 10
@@ -28,7 +31,7 @@ _SHORTEST_RETRY_MS = 10
 _SYNC_AGAIN = SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def prepare_or_complete(turn: Turn, group: Group, cause: Cause) -> None:
+def prepare_or_complete(turn: Turn, group: ClassicGroup, cause: Cause) -> None:
     """Starts a rebalance, or tries to complete the one in progress."""
     if group.state is PREPARING_REBALANCE:
         try_complete_join(turn, group)
@@ -36,7 +39,7 @@ def prepare_or_complete(turn: Turn, group: Group, cause: Cause) -> None:
         prepare(turn, group, cause)
 
 
-def prepare(turn: Turn, group: Group, cause: Cause) -> None:
+def prepare(turn: Turn, group: ClassicGroup, cause: Cause) -> None:
     """Starts a rebalance: from now on the group waits for joins."""
     if group.state is COMPLETING_REBALANCE:
         give_up_syncs(turn, group, _SYNC_AGAIN)
@@ -46,7 +49,7 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
     begun[group.group_id] = begun.get(group.group_id, 0) + 1
     notices.rebalance_started(turn, group, cause)
     group.transition(PREPARING_REBALANCE, turn.now)
-    notices.group_state(turn, group)
+    group_state(turn, group)
     if is_initial:
         delay_ms = turn.settings.initial_rebalance_delay_ms
         remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
@@ -57,7 +60,7 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
         _arm_join(turn, group, group.rebalance_timeout_ms() / 1000)
 
 
-def try_complete_join(turn: Turn, group: Group) -> None:
+def try_complete_join(turn: Turn, group: ClassicGroup) -> None:
     """Ends the join phase if all members have joined; initial windows stay open.
 
     A held group without members does not wait for the end of its window, which stands
@@ -74,7 +77,7 @@ def try_complete_join(turn: Turn, group: Group) -> None:
         complete_join(turn, group, "all_joined")
 
 
-def complete_join(turn: Turn, group: Group, cause: str) -> None:
+def complete_join(turn: Turn, group: ClassicGroup, cause: str) -> None:
     """Ends the join phase, for a cause, and starts the next generation.
 
     A held group with members stays in its join phase.
@@ -102,7 +105,7 @@ def complete_join(turn: Turn, group: Group, cause: str) -> None:
     group.completed = turn.now
     notices.leader_chosen(turn, group, "late", previous_leader)
     notices.join_completed(turn, group, cause, before)
-    notices.group_state(turn, group)
+    group_state(turn, group)
     if not listed:
         turn.append(group.record())
         return
@@ -110,12 +113,12 @@ def complete_join(turn: Turn, group: Group, cause: str) -> None:
     _arm_sync(turn, group, group.rebalance_timeout_ms() / 1000)
 
 
-def _is_kept(turn: Turn, group: Group) -> bool:
+def _is_kept(turn: Turn, group: ClassicGroup) -> bool:
     """Returns whether a hold keeps the state; a group without members becomes Empty."""
     return bool(group.members) and turn.is_held(group)
 
 
-def _answer_joins(turn: Turn, group: Group, listed: MemberRows) -> None:
+def _answer_joins(turn: Turn, group: ClassicGroup, listed: MemberRows) -> None:
     """Answers every join with the new generation; the leader's lists all members."""
     leader, now = group.leader, turn.now
     result = group.followers_result()
@@ -135,12 +138,12 @@ def _answer_joins(turn: Turn, group: Group, listed: MemberRows) -> None:
         member.is_new = False
         member.told_at = now
     turn.reply_alike(result, tokens, member_ids)
-    turn.keep_all_alive(group.ordered())
+    sessions.keep_all_alive(turn, group.ordered())
     group.pending_sync.update(group.members)
     group.awaiting_join = 0
 
 
-def _remove_late_members(turn: Turn, group: Group) -> None:
+def _remove_late_members(turn: Turn, group: ClassicGroup) -> None:
     """Removes members that have not rejoined in time; static ones may be late.
 
     In Kafka a group can therefore outgrow group.max.size, when others take the places
@@ -161,7 +164,7 @@ def _remove_late_members(turn: Turn, group: Group) -> None:
             surplus -= 1
 
 
-def _keep_within_max_size(turn: Turn, group: Group) -> None:
+def _keep_within_max_size(turn: Turn, group: ClassicGroup) -> None:
     """Removes members above a limit lowered while joins waited. Kafka keeps them."""
     if not _keeps_limit(turn, group):
         return
@@ -172,19 +175,19 @@ def _keep_within_max_size(turn: Turn, group: Group) -> None:
             _kick(turn, group, member, "group_over_max_size", code)
 
 
-def _keeps_limit(turn: Turn, group: Group) -> bool:
+def _keeps_limit(turn: Turn, group: ClassicGroup) -> bool:
     """Returns whether the limit is strict; a group's own limit always is."""
     return turn.settings.is_helpful or group.group_id in turn.lasting.max_sizes
 
 
 def _kick(
     turn: Turn,
-    group: Group,
+    group: ClassicGroup,
     member: Member,
     cause: str,
     code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID,
 ) -> None:
-    heard = turn.last_heard(member)
+    heard = sessions.last_heard(turn, member)
     notices.member_kicked(turn, group, member.identity, cause, heard)
     remove(turn, group, member, code)
 
@@ -192,14 +195,14 @@ def _kick(
 # -- timers
 
 
-def wait_for_sync(turn: Turn, group: Group, member: Member) -> None:
+def wait_for_sync(turn: Turn, group: ClassicGroup, member: Member) -> None:
     """Waits for a member's sync again, for the full time if all have synced."""
     group.pending_sync.add(member.member_id)
     if group.sync_deadline is None and group.rest is None:
         _arm_sync(turn, group, group.rebalance_timeout_ms() / 1000)
 
 
-def stop_timer(turn: Turn, group: Group) -> None:
+def stop_timer(turn: Turn, group: ClassicGroup) -> None:
     """Stops the timer of a group that is now held; keeps the time left."""
     deadline = group.join_deadline or group.sync_deadline
     if deadline is not None:
@@ -209,7 +212,7 @@ def stop_timer(turn: Turn, group: Group) -> None:
         group.rest = max(0.0, deadline - turn.now)
 
 
-def go_on(turn: Turn, group: Group) -> None:
+def go_on(turn: Turn, group: ClassicGroup) -> None:
     """Lets a held group go on: its timer runs for the time that was left."""
     rest, group.rest = group.rest, None
     if rest is None:
@@ -220,7 +223,7 @@ def go_on(turn: Turn, group: Group) -> None:
         _arm_sync(turn, group, rest)
 
 
-def _arm_join(turn: Turn, group: Group, seconds: float) -> None:
+def _arm_join(turn: Turn, group: ClassicGroup, seconds: float) -> None:
     if turn.is_held(group):
         group.rest = seconds
         return
@@ -228,7 +231,7 @@ def _arm_join(turn: Turn, group: Group, seconds: float) -> None:
     turn.arm(("join", group.group_id), group.join_deadline)
 
 
-def _arm_sync(turn: Turn, group: Group, seconds: float) -> None:
+def _arm_sync(turn: Turn, group: ClassicGroup, seconds: float) -> None:
     if turn.is_held(group):
         group.rest = seconds
         return
@@ -237,20 +240,20 @@ def _arm_sync(turn: Turn, group: Group, seconds: float) -> None:
 
 
 def _open_window(
-    turn: Turn, group: Group, window_ms: int, remaining_ms: int, cause: str
+    turn: Turn, group: ClassicGroup, window_ms: int, remaining_ms: int, cause: str
 ) -> None:
     group.window_ms, group.remaining_ms = window_ms, remaining_ms
     _arm_join(turn, group, window_ms / 1000)
     notices.window_opened(turn, group, cause)
 
 
-def join_expired(turn: Turn, group: Group) -> None:
+def join_expired(turn: Turn, group: ClassicGroup, key: TimerKey) -> None:
     """Ends the time for joins, or an initial window."""
     deadline = group.join_deadline
     if deadline is None:
         return
     if turn.now < deadline:
-        turn.arm(("join", group.group_id), deadline)
+        turn.arm(key, deadline)
         return
     group.join_deadline = None
     if group.window_ms is not None and group.remaining_ms and group.new_member_added:
@@ -265,13 +268,13 @@ def join_expired(turn: Turn, group: Group) -> None:
     complete_join(turn, group, "initial_delay" if is_initial else "rebalance_timeout")
 
 
-def sync_expired(turn: Turn, group: Group) -> None:
+def sync_expired(turn: Turn, group: ClassicGroup, key: TimerKey) -> None:
     """Removes members that have not synced in time; the others rebalance."""
     deadline = group.sync_deadline
     if deadline is None:
         return
     if turn.now < deadline:
-        turn.arm(("sync", group.group_id), deadline)
+        turn.arm(key, deadline)
         return
     group.sync_deadline = None
     missing = sorted(group.pending_sync)
@@ -288,15 +291,15 @@ def sync_expired(turn: Turn, group: Group) -> None:
 # -- the end of the sync phase by a rebalance
 
 
-def give_up_syncs(turn: Turn, group: Group, result: SyncResult) -> None:
+def give_up_syncs(turn: Turn, group: ClassicGroup, result: SyncResult) -> None:
     """Drops assignments; answers waiting syncs."""
     for member in group.ordered():
         member.assignment = b""
-        if turn.answer_sync(member, result):
-            turn.keep_alive(member, member.session_timeout)
+        if waiting.answer_sync(turn, member, result):
+            sessions.keep_alive(turn, member, member.session_timeout)
 
 
-def _end_sync_phase(turn: Turn, group: Group) -> None:
+def _end_sync_phase(turn: Turn, group: ClassicGroup) -> None:
     group.pending_sync.clear()
     group.rest = group.parked = None
     if group.sync_deadline is not None:

@@ -1,57 +1,35 @@
-"""The states of a group and the transitions between them; the table is complete."""
+"""The states of a group of the classic protocol, and the transitions between them.
+
+Empty: joins start a rebalance. Heartbeats, syncs and leaves come from unknown members.
+Commits are accepted from clients that claim no generation. Ends when a member joins,
+the group is deleted, or its last offset expires.
+
+PreparingRebalance: joins wait. Heartbeats and syncs are answered REBALANCE_IN_PROGRESS,
+commits of the old generation are accepted. Ends when all members have joined, when the
+rebalance timeout or the last initial window (KIP-134) is over, or when no member is
+left.
+
+CompletingRebalance: syncs of followers wait, heartbeats succeed, commits are answered
+REBALANCE_IN_PROGRESS. Ends when the leader syncs, or when a member joins, leaves,
+expires, changes its metadata, or does not sync in time.
+
+Stable: all requests of the current generation succeed. Ends when a member joins, leaves
+or expires, the leader rejoins, a follower changes its metadata, or a member does not
+fetch its assignment in time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
-
-class GroupState(StrEnum):
-    """States of a group, under the names that Kafka shows."""
-
-    EMPTY = "Empty"
-    """Has no members; its offsets are kept.
-
-    Joins start a rebalance. Heartbeats, syncs and leaves come from unknown
-    members. Commits are accepted from clients that claim no generation.
-    Ends when: a member joins; the group is deleted; its last offset expires.
-    """
-
-    PREPARING_REBALANCE = "PreparingRebalance"
-    """Joins wait until all members are in, or until time is up.
-
-    Heartbeats and syncs are answered REBALANCE_IN_PROGRESS, commits of the old
-    generation are accepted.
-    Ends when: all members have joined; the rebalance timeout, or the last
-    initial window (KIP-134), is over; no member is left.
-    """
-
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    """A new generation waits for its leader's assignments.
-
-    Syncs of followers wait, heartbeats succeed, commits are answered
-    REBALANCE_IN_PROGRESS.
-    Ends when: the leader syncs; a member joins, leaves, expires, changes its
-    metadata, or does not sync in time.
-    """
-
-    STABLE = "Stable"
-    """Members have their assignments.
-
-    All requests of the current generation succeed.
-    Ends when: a member joins, leaves or expires, the leader rejoins, a follower
-    changes its metadata, or a member does not fetch its assignment in time.
-    """
-
-    DEAD = "Dead"
-    """The group is gone. Requests see it as unknown."""
-
-
-EMPTY = GroupState.EMPTY
-PREPARING_REBALANCE = GroupState.PREPARING_REBALANCE
-COMPLETING_REBALANCE = GroupState.COMPLETING_REBALANCE
-STABLE = GroupState.STABLE
-DEAD = GroupState.DEAD
+from kohort.broker.coordinator.state import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    GroupState,
+)
 
 TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
     EMPTY: frozenset({PREPARING_REBALANCE, DEAD}),
@@ -60,6 +38,7 @@ TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
     STABLE: frozenset({PREPARING_REBALANCE}),
     DEAD: frozenset(),
 }
+"""The table is complete."""
 
 
 def check(before: GroupState, after: GroupState) -> None:

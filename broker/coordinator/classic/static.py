@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from kohort.broker.coordinator import notices
-from kohort.broker.coordinator.appends import Replaced
-from kohort.broker.coordinator.classic import rebalance
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.coordinator.classic import notices, rebalance, sessions, waiting
+from kohort.broker.coordinator.classic.cause import Cause
+from kohort.broker.coordinator.classic.group import ClassicGroup, find
 from kohort.broker.coordinator.classic.member import NEVER, Member, Protocols
-from kohort.broker.coordinator.classic.state import (
+from kohort.broker.coordinator.effects import JoinResult, SyncResult
+from kohort.broker.coordinator.events import Join
+from kohort.broker.coordinator.room import Groups
+from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     PREPARING_REBALANCE,
     STABLE,
 )
-from kohort.broker.coordinator.effects import JoinResult, SyncResult
-from kohort.broker.coordinator.events import Join
-from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.slotted import slotted
+
+
+@slotted
+class Replaced:
+    """The JoinGroup that replaces a static member of a Stable group."""
+
+    group_id: str
+    group_instance_id: str
+    token: object
+    can_skip_assignment: bool
+    old_leader: str
+    old_member_id: str
+    new_member_id: str
+    old_protocols: Protocols
+    old_session_timeout_ms: int
+    old_rebalance_timeout_ms: int
 
 
 def replace(
     turn: Turn,
-    group: Group,
+    group: ClassicGroup,
     event: Join,
     protocols: Protocols,
     old_member_id: str,
@@ -38,14 +55,14 @@ def replace(
     """
     old_leader = group.leader or ""
     old = group.members[old_member_id]
-    heard = turn.last_heard(old)
+    heard = sessions.last_heard(turn, old)
     fenced = ErrorCode.FENCED_INSTANCE_ID
-    turn.answer_join(group, old, JoinResult(fenced, old_member_id))
-    turn.answer_sync(old, SyncResult(fenced))
-    turn.end_session(old)
+    waiting.answer_join(turn, group, old, JoinResult(fenced, old_member_id))
+    waiting.answer_sync(turn, old, SyncResult(fenced))
+    sessions.end_session(turn, old)
     member = group.replace(old, new_member_id, event.client.connection)
     # The session starts with the timeout that the old process asked for.
-    turn.keep_alive(member, member.session_timeout)
+    sessions.keep_alive(turn, member, member.session_timeout)
     group.update(
         member, protocols, event.session_timeout_ms, event.rebalance_timeout_ms
     )
@@ -65,7 +82,7 @@ def replace(
             old.session_timeout_ms,
             old.rebalance_timeout_ms,
         )
-        turn.append(group.record(), completion=completion)
+        turn.append(group.record(), completion, opens_window=True)
         return
     notices.wait_ended(turn, group, member.member_id, came=True)
     cause = Cause("static_member_replaced", member.identity, event.reason)
@@ -77,7 +94,7 @@ def replace(
         rebalance.try_complete_join(turn, group)
 
 
-def replaced(turn: Turn, groups: dict[str, Group], done: Replaced) -> None:
+def replaced(turn: Turn, groups: Groups, done: Replaced) -> None:
     """Answers with the current generation, now that the record is written.
 
     A leader that comes back need not assign again: the answer says so, if the client
@@ -100,22 +117,21 @@ def replaced(turn: Turn, groups: dict[str, Group], done: Replaced) -> None:
         result = group.join_result(member, members, skip_assignment=True)
     else:
         result = group.join_result(member)
-    turn.answer_join(group, member, result)
+    waiting.answer_join(turn, group, member, result)
     if member.armed == NEVER:
         # While its join waited, the end of its session was ignored. Otherwise the
         # session that began with its join continues, with the timeout of the old
         # process.
-        turn.keep_alive(member, member.session_timeout)
+        sessions.keep_alive(turn, member, member.session_timeout)
 
 
-def not_replaced(
-    turn: Turn, groups: dict[str, Group], failed: Replaced, error: int
-) -> None:
+def not_replaced(turn: Turn, groups: Groups, failed: Replaced, error: int) -> None:
     """Gives the member its old id again: the record was refused."""
     group, member = _waiting(groups, failed)
     if group is None or member is None:
         return
-    turn.answer_join(
+    waiting.answer_join(
+        turn,
         group,
         member,
         group.join_result(member)._replace(
@@ -128,17 +144,17 @@ def not_replaced(
         failed.old_session_timeout_ms,
         failed.old_rebalance_timeout_ms,
     )
-    turn.end_session(member)
+    sessions.end_session(turn, member)
     connection = member.client.connection
     old = group.replace(member, failed.old_member_id, connection)
-    turn.keep_alive(old, old.session_timeout)
+    sessions.keep_alive(turn, old, old.session_timeout)
 
 
 def _waiting(
-    groups: dict[str, Group], completion: Replaced
-) -> tuple[Group | None, Member | None]:
+    groups: Groups, completion: Replaced
+) -> tuple[ClassicGroup | None, Member | None]:
     """Returns the group and the member, if its join still waits for this append."""
-    group = groups.get(completion.group_id)
+    group = find(groups, completion.group_id)
     if group is None:
         return None, None
     member = group.members.get(completion.new_member_id)

@@ -16,31 +16,45 @@ from __future__ import annotations
 
 from typing import Literal
 
-from kohort.broker.coordinator import notices
-from kohort.broker.coordinator.appends import Assigned
-from kohort.broker.coordinator.classic import rebalance
-from kohort.broker.coordinator.classic.group import Group
-from kohort.broker.coordinator.classic.state import (
+from kohort.broker.coordinator.classic import notices, rebalance, sessions, waiting
+from kohort.broker.coordinator.classic.cause import Cause
+from kohort.broker.coordinator.classic.group import ClassicGroup, find
+from kohort.broker.coordinator.effects import SyncResult
+from kohort.broker.coordinator.events import Sync
+from kohort.broker.coordinator.room import Coordinating, Groups
+from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
 )
-from kohort.broker.coordinator.effects import SyncResult
-from kohort.broker.coordinator.events import Sync
-from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.slotted import slotted
+
+
+@slotted
+class Assigned:
+    """The leader's SyncGroup: the group is Stable once its record is written."""
+
+    group_id: str
+    generation_id: int
+    leader: str
+    assignments: dict[str, bytes]
+    """Assignments of all members; empty bytes for those that the leader left out."""
+
 
 _ERRORS = {int(code): SyncResult(int(code)) for code in ErrorCode}
 
 
-def only_wait(group: Group | None, event: Sync) -> Literal[True] | None:
+def only_wait(coordinator: Coordinating, event: Sync, _: float) -> Literal[True] | None:
     """Lets a sync wait if that is all it does; None if `sync` has to handle it.
 
     That of a follower, while another member's is still to come.
     """
+    group = coordinator.groups.get(event.group_id)
     if (
-        group is None
+        type(group) is not ClassicGroup
         or group.state is not COMPLETING_REBALANCE
         or event.member_id == group.leader
         or len(group.pending_sync) < 2
@@ -55,9 +69,9 @@ def only_wait(group: Group | None, event: Sync) -> Literal[True] | None:
     return True
 
 
-def sync(turn: Turn, groups: dict[str, Group], event: Sync) -> None:
+def sync(turn: Turn, groups: Groups, event: Sync) -> None:
     """Answers a SyncGroup, or lets it wait for the leader's."""
-    group = groups.get(event.group_id)
+    group = find(groups, event.group_id)
     error = _validate(group, event)
     if error or group is None:
         turn.reply(event.token, _ERRORS[error])
@@ -74,7 +88,9 @@ def sync(turn: Turn, groups: dict[str, Group], event: Sync) -> None:
         # that one; the helpful answer is the code that every client follows by joining
         # again.
         again = _ERRORS[ErrorCode.REBALANCE_IN_PROGRESS]
-        turn.give_up_sync(member, again, "the member has sent another SyncGroup")
+        waiting.give_up_sync(
+            turn, member, again, "the member has sent another SyncGroup"
+        )
     member.sync_token = event.token
     if group.leader == event.member_id:
         given = dict(event.assignments)
@@ -82,7 +98,7 @@ def sync(turn: Turn, groups: dict[str, Group], event: Sync) -> None:
         store_assignments(turn, group)
 
 
-def _validate(group: Group | None, event: Sync) -> int:
+def _validate(group: ClassicGroup | None, event: Sync) -> int:
     if event.protocol_required and None in (event.protocol_type, event.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not event.group_id:
@@ -103,7 +119,7 @@ def _validate(group: Group | None, event: Sync) -> int:
     return 0
 
 
-def has_synced(turn: Turn, group: Group, member_id: str) -> None:
+def has_synced(turn: Turn, group: ClassicGroup, member_id: str) -> None:
     """Notes that a member has synced; after the last one, stops the timer."""
     group.pending_sync.discard(member_id)
     if group.pending_sync:
@@ -115,7 +131,7 @@ def has_synced(turn: Turn, group: Group, member_id: str) -> None:
         turn.disarm(("sync", group.group_id))
 
 
-def store_assignments(turn: Turn, group: Group) -> None:
+def store_assignments(turn: Turn, group: ClassicGroup) -> None:
     """Writes the assignments that the leader has sent, unless a hold prevents it.
 
     Members that the leader left out get empty bytes. A hold, or a muted leader, leaves
@@ -129,10 +145,10 @@ def store_assignments(turn: Turn, group: Group) -> None:
     completion = Assigned(
         group.group_id, group.generation_id, leader.member_id, assignments
     )
-    turn.append(group.record(assignments), completion=completion)
+    turn.append(group.record(assignments), completion, opens_window=True)
 
 
-def assigned(turn: Turn, groups: dict[str, Group], done: Assigned) -> None:
+def assigned(turn: Turn, groups: Groups, done: Assigned) -> None:
     """Makes the group Stable and answers the waiting syncs: the record is written."""
     group = _current(groups, done)
     if group is None:
@@ -156,13 +172,11 @@ def assigned(turn: Turn, groups: dict[str, Group], done: Assigned) -> None:
             synced.append(member)
     turn.reply_alike(group.sync_result(), tokens, assignments)
     # While their syncs waited, the ends of their sessions may have been ignored.
-    turn.keep_all_alive(synced)
+    sessions.keep_all_alive(turn, synced)
     notices.assignment_made(turn, group, size, synced)
 
 
-def not_assigned(
-    turn: Turn, groups: dict[str, Group], failed: Assigned, error: int
-) -> None:
+def not_assigned(turn: Turn, groups: Groups, failed: Assigned, error: int) -> None:
     """Answers waiting syncs with the error and rebalances: the record was refused."""
     group = _current(groups, failed)
     if group is not None:
@@ -172,9 +186,9 @@ def not_assigned(
         rebalance.prepare(turn, group, cause)
 
 
-def _current(groups: dict[str, Group], completion: Assigned) -> Group | None:
+def _current(groups: Groups, completion: Assigned) -> ClassicGroup | None:
     """Returns the group if it still waits for these assignments."""
-    group = groups.get(completion.group_id)
+    group = find(groups, completion.group_id)
     if (
         group is None
         or group.state is not COMPLETING_REBALANCE

@@ -70,7 +70,7 @@ def _(c: Context) -> Facts:
     c.stable_group("A", "B", static=True, sync=False)
     again = c.member("B", instance="i-B")
     again.join()
-    group = c.coordinator.groups["g"]
+    group = c.groups["g"]
     return {
         "member_id": group.static_members["i-B"],
         "previous_state": "CompletingRebalance",

@@ -5,53 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kohort.broker import telemetry
-from kohort.broker.clock import Clock, ns
-from kohort.broker.coordinator.classic.group import Group
+from kohort.broker.clock import ns
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import CommitRecords, Reply, Written
+from kohort.broker.coordinator.effects import CommitRecords
 from kohort.broker.coordinator.events import (
     CommitInTransaction,
     Offsets,
     TopicsDeleted,
     TransactionEnded,
 )
+from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.load import Loading
-from kohort.broker.events.bus import Events
 from kohort.broker.log.ended_transactions import EndMarker
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.producers import Verification
+from kohort.broker.notice import Notice
+from kohort.broker.runtime.runtime import Runtime
+from kohort.broker.runtime.shard import PartitionLog, Shard
 from kohort.broker.shards.credit import Credit
-from kohort.broker.shards.driver import GroupDriver, answer
+from kohort.broker.shards.group_driver import GroupDriver
 from kohort.broker.shards.group_records import Decoder, Encoder
-from kohort.broker.shards.led_partition import LedPartition
-from kohort.broker.shards.loader import Loader
 from kohort.broker.topics.topic import OFFSETS_TOPIC
 from kohort.protocol.errors import ErrorCode
 
 log = telemetry.Logger("shards")
 
 
-class _PartitionLog:
-    """The log of a coordinator: one partition of ``__consumer_offsets``."""
+class _CommitLog(PartitionLog):
+    """The log of a group coordinator."""
 
-    __slots__ = ("_encoder", "_partition")
+    __slots__ = ("_encoder",)
 
     def __init__(self, partition: Partition, encoder: Encoder) -> None:
-        self._partition = partition
+        super().__init__(partition, encoder.encode)
         self._encoder = encoder
 
-    @property
-    def largest(self) -> int:
-        return self._partition.config.max_message_bytes
-
-    def encode(self, records: Sequence[Written], now: float) -> bytes:
-        return self._encoder.encode(records, int(now * 1000))
-
-    def write(self, batch: bytes, now: float) -> None:
-        error = self._partition.append_own(batch, now_ms=int(now * 1000))
-        assert not error, "`Shard.commit_in_transaction` has checked it"
-
     def write_commit(self, group_id: str, offsets: Offsets, now_ms: int) -> bool:
+        """Writes a commit without a retention time; see `GroupLog`."""
         encoder, partition = self._encoder, self._partition
         is_plain = not any(offsets.metadata)
         if encoder.codec or not is_plain:
@@ -65,53 +55,39 @@ class _PartitionLog:
         return partition.append_framed(body, len(offsets.partitions), now_ms)
 
 
-class Shard(LedPartition[GroupDriver, Loading]):
+class GroupShard(Shard[GroupDriver, Loading]):
     """One partition of ``__consumer_offsets`` and, if it has a leader, its coordinator.
 
     Args:
         index: the index of the partition.
         partition: its log.
-        clock: the source of time and timers.
+        runtime: the parts of the broker that it runs on.
+        make: creates a coordinator without groups.
         encoder: makes batches of records.
         linger_ms: ``group.coordinator.append.linger.ms``.
-        loader: reads logs.
-        make: creates a coordinator without groups.
-        load_delay_ms: ``coordinator.load.delay.ms``: loading takes at least this long.
-        events: the stream of events.
         credit: decides which members count as heard from while the clock is moved
             ahead.
     """
 
-    __slots__ = ("_credit", "_deleted", "_events", "_linger_ms", "_log", "_make")
+    __slots__ = ("_credit", "_deleted", "_linger_ms", "_log", "_make")
 
     def __init__(
         self,
         index: int,
         partition: Partition,
-        clock: Clock,
+        runtime: Runtime,
+        make: Callable[[], Coordinator],
         encoder: Encoder,
         linger_ms: int,
-        loader: Loader,
-        make: Callable[[], Coordinator],
-        load_delay_ms: int,
-        events: Events,
         credit: Credit,
     ) -> None:
-        super().__init__(index, partition, clock, loader, load_delay_ms)
+        super().__init__(index, partition, runtime)
         self._make = make
-        self._log = _PartitionLog(partition, encoder)
+        self._log = _CommitLog(partition, encoder)
         self._linger_ms = linger_ms
-        self._events = events
         self._credit = credit
         # Topics that were deleted while the groups were not loaded.
         self._deleted: list[str] = []
-
-    @property
-    def refusal(self) -> str | None:
-        """The reason why it accepts no commands, in one sentence; None if it does."""
-        if self.driver is not None:
-            return None
-        return f"the group has no coordinator now: its shard is {self.state}"
 
     @property
     def groups(self) -> Mapping[str, Group]:
@@ -130,7 +106,7 @@ class Shard(LedPartition[GroupDriver, Loading]):
 
     def _slices(self, read: Loading) -> Iterator[None]:
         decoder = Decoder()
-        yield from self._feed(decoder.read_in_pieces, read.feed)
+        yield from self._feed(read, decoder.read_in_pieces)
         if decoder.skipped:
             log.warning(
                 "records_skipped",
@@ -143,9 +119,8 @@ class Shard(LedPartition[GroupDriver, Loading]):
         node = self._events.of(node_id)
         node.tell(kind, self._clock.now(), partition=self.index, **fields)
 
-    def _start(self, read: Loading) -> None:
-        publish = self._events.of(self.node_id).publish
-        self.driver = driver = GroupDriver(
+    def _new_driver(self, publish: Callable[[Notice, float], None]) -> GroupDriver:
+        return GroupDriver(
             self._make(),
             self._clock,
             self._log,
@@ -154,29 +129,29 @@ class Shard(LedPartition[GroupDriver, Loading]):
             self._linger_ms,
             self._credit,
         )
+
+    def _loaded(self, read: Loading) -> None:
         duration_ns = ns(self._clock.now()) - ns(self._load_since)
-        groups = len(read.found)
         self._publish(
-            self.node_id, "shard_loaded", groups=groups, duration_ns=duration_ns
+            self.node_id,
+            "shard_loaded",
+            groups=len(read.found),
+            duration_ns=duration_ns,
         )
-        driver.start(read)
+
+    def _start(self, read: Loading) -> None:
+        super()._start(read)
         if self._deleted:
             deleted, self._deleted = self._deleted, []
-            driver.submit(TopicsDeleted(deleted))
+            self.topics_deleted(deleted)
 
     def _unloaded(self, node_id: int, cause: str) -> None:
         self._publish(node_id, "shard_unloaded", cause=cause)
 
-    def _end(self, driver: GroupDriver) -> None:
-        driver.stop()
-        for effect in driver.coordinator.unload():
-            if isinstance(effect, Reply):
-                answer(effect.token, effect.result)
-
     # -- transactions
 
     def verify(self, producer_id: int, epoch: int, *, adds: bool) -> Verification | int:
-        """Begins to verify a commit; see `Shards.verify`."""
+        """Begins to verify a commit; see `GroupShards.verify`."""
         now_ms = int(self._clock.now() * 1000)
         return self._partition.producers.verify_own(
             producer_id, epoch, now_ms, adds=adds
@@ -201,7 +176,7 @@ class Shard(LedPartition[GroupDriver, Loading]):
         return error
 
     def end_transaction(self, end: EndMarker, append: Callable[[], int]) -> int:
-        """Writes a marker behind all earlier records; see `Shards.end_transaction`."""
+        """Writes a marker behind all earlier records; see `GroupShards`."""
         if self.driver is not None:
             self.driver.flush_all()
         # A failed write may have unloaded the coordinator.

@@ -1,21 +1,13 @@
-"""All partitions of ``__consumer_offsets``: finds the coordinator of a group.
-
-Coordinators are loaded when ``__consumer_offsets`` is created or restored, so that a
-broker accepts connections sooner.
-"""
+"""All partitions of ``__consumer_offsets``: finds the coordinator of a group."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kohort.broker.clock import Clock
-from kohort.broker.coordinator.effects import (
-    CommandResult,
-    Result,
-    refused,
-)
+from kohort.broker.coordinator.effects import Result, refused
 from kohort.broker.coordinator.events import (
     Command,
     CommitInTransaction,
@@ -24,82 +16,72 @@ from kohort.broker.coordinator.events import (
 )
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.settings import GroupSettings
-from kohort.broker.events.bus import Events
 from kohort.broker.log.store import StorageError
+from kohort.broker.runtime.hash import LONGEST, MOST
+from kohort.broker.runtime.runtime import Runtime
+from kohort.broker.runtime.shards import Shards
 from kohort.broker.shards.credit import Credit
 from kohort.broker.shards.disconnections import Disconnections
-from kohort.broker.shards.hash import LONGEST, MOST, partition_of
-from kohort.broker.shards.loader import Loader
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.group import Group
+    from kohort.broker.coordinator.classic.group import ClassicGroup
     from kohort.broker.coordinator.classic.member import Member
     from kohort.broker.coordinator.coordinator import Coordinator
+    from kohort.broker.coordinator.group import Group
     from kohort.broker.log.ended_transactions import EndMarker
+    from kohort.broker.log.partition import Partition
     from kohort.broker.log.producers import Verification
     from kohort.broker.notice import Notice
-    from kohort.broker.shards.driver import GroupDriver
+    from kohort.broker.shards.group_driver import GroupDriver
     from kohort.broker.shards.group_records import Encoder
-    from kohort.broker.shards.shard import Shard
+    from kohort.broker.shards.group_shard import GroupShard
 
 
-class Shards:
+class GroupShards(Shards["GroupShard"]):
     """All partitions of ``__consumer_offsets``.
 
     Args:
         settings: the settings of coordinators.
-        clock: the source of time and timers.
+        runtime: the parts of the broker that they run on.
         make_encoder: makes the encoder of their records.
         linger_ms: ``group.coordinator.append.linger.ms``.
         new_member_id: makes member ids.
-        load_delay_ms: ``coordinator.load.delay.ms``.
         create: creates ``__consumer_offsets``; called when the first group is used.
-        events: the stream of events.
         credit: decides which members count as heard from while the clock is moved
             ahead.
 
     Attributes:
-        loader: reads their logs.
         lasting: powers in force, which outlive the coordinators.
         disconnections: members whose connections were closed.
     """
 
+    refuses_first = False
+
     def __init__(
         self,
         settings: GroupSettings,
-        clock: Clock,
+        runtime: Runtime,
         make_encoder: Callable[[], Encoder],
         linger_ms: int,
         new_member_id: Callable[[str], str],
-        load_delay_ms: int,
         create: Callable[[], object],
-        events: Events,
         credit: Credit,
     ) -> None:
+        super().__init__(create, refuses_first=self.refuses_first)
         self._settings = settings
-        self._clock = clock
-        self._make_encoder = make_encoder
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._events = runtime.events
+        self._make_encoder = functools.cache(make_encoder)
         self._linger_ms = linger_ms
         self._new_member_id = new_member_id
-        self._load_delay_ms = load_delay_ms
-        self._create = create
-        self._events = events
         self._credit = credit
-        self.loader = Loader(clock)
         self.lasting = Lasting()
         self.disconnections = Disconnections(self._find_member, self._publish)
-        self._shards: list[Shard] = []
         # Shards by the ids of groups that were used.
-        self._of_group: dict[str, Shard] = {}
-
-    def __iter__(self) -> Iterator[Shard]:
-        return iter(self._shards)
-
-    def __len__(self) -> int:
-        """The number of shards; 0 before ``__consumer_offsets`` is created."""
-        return len(self._shards)
+        self._of_group: dict[str, GroupShard] = {}
 
     def _make(self) -> Coordinator:
         from kohort.broker.coordinator.coordinator import Coordinator
@@ -114,89 +96,50 @@ class Shards:
         coordinator.listening = events.listening
         return coordinator
 
+    def _new_shard(self, index: int, partition: Partition) -> GroupShard:
+        from kohort.broker.shards.group_shard import GroupShard
+
+        return GroupShard(
+            index,
+            partition,
+            self._runtime,
+            self._make,
+            self._make_encoder(),
+            self._linger_ms,
+            self._credit,
+        )
+
+    def _id_of(self, event: GroupEvent | Command) -> str:
+        return event.group_id
+
+    def _refused(self, event: GroupEvent, error: ErrorCode) -> Result:
+        return refused(event, error, self._settings)
+
     def attach(self, topic: Topic) -> None:
         """Takes the new ``__consumer_offsets``: its leaders load the groups."""
-        from kohort.broker.shards.shard import Shard
-
         self.lasting.forget_groups()
         self._of_group.clear()
-        encoder = self._make_encoder()
-        self._shards = [
-            Shard(
-                index,
-                partition,
-                self._clock,
-                encoder,
-                self._linger_ms,
-                self.loader,
-                self._make,
-                self._load_delay_ms,
-                self._events,
-                self._credit,
-            )
-            for index, partition in enumerate(topic.partitions)
-        ]
-        for shard, leader in zip(self._shards, topic.leaders, strict=True):
-            shard.lead(leader)
+        super().attach(topic)
 
     def detach(self, cause: str) -> None:
         """Drops ``__consumer_offsets``, which was deleted, or the broker stops."""
-        shards, self._shards = self._shards, []
         self._of_group.clear()
-        for shard in shards:
-            shard.unload(cause)
+        super().detach(cause)
 
-    def lead(self, index: int, node_id: int, cause: str) -> None:
-        """Sets the leader of a shard; see `Shard.lead`."""
-        self._shards[index].lead(node_id, cause)
-
-    def index_of(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` that a group belongs to."""
-        if not self._shards:
-            self._create()
-        return partition_of(group_id, len(self._shards))
-
-    def can_find(self) -> bool:
-        """Returns whether FindCoordinator may name coordinators; see `FirstUse`."""
-        return True
-
-    def for_group(self, group_id: str) -> Shard:
-        """Returns the shard of a group."""
-        index = self.index_of(group_id)
-        shard = self._shards[index]
-        if len(group_id) <= LONGEST and len(self._of_group) < MOST:
-            self._of_group[group_id] = shard
+    def for_id(self, id_: str) -> GroupShard:
+        """Returns the shard of a group; see `Shards.for_id`."""
+        shard = super().for_id(id_)
+        if len(id_) <= LONGEST and len(self._of_group) < MOST:
+            self._of_group[id_] = shard
         return shard
 
-    def submit(self, node_id: int, event: GroupEvent) -> None:
-        """Hands an event to its group's coordinator; refuses it on another node."""
+    def submit(self, node_id: int | None, event: GroupEvent) -> None:
+        """Hands an event to its group's coordinator, or refuses it."""
         shard = self._of_group.get(event.group_id)
-        if shard is None:
-            try:
-                shard = self.for_group(event.group_id)
-            except StorageError:
-                # The disk has no room for the topic.
-                self._refuse(event, ErrorCode.NOT_COORDINATOR)
-                return
-        if shard.is_active and shard.node_id == node_id:
-            shard.driver.submit(event)  # type: ignore[union-attr]  # it is active
+        if shard is not None and shard.serves == node_id:
+            shard.driver.submit(event)  # type: ignore[union-attr]  # it serves
         else:
-            self._refuse(event, shard.error(node_id))
-
-    def command(self, command: Command) -> None:
-        """Hands a command to its group's coordinator, on any node.
-
-        Raises:
-            StorageError: the disk has no room for ``__consumer_offsets``.
-        """
-        shard = self.for_group(command.group_id)
-        if shard.driver is not None:
-            shard.driver.submit(command)
-        else:
-            _answer(command.token, CommandResult(shard.refusal))
-
-    def _refuse(self, event: GroupEvent, error: ErrorCode) -> None:
-        _answer(event.token, refused(event, error, self._settings))
+            super().submit(node_id, event)
 
     def verify(
         self, node_id: int, group_id: str, producer_id: int, epoch: int, *, adds: bool
@@ -216,7 +159,7 @@ class Shards:
             error: NOT_COORDINATOR, INVALID_PRODUCER_EPOCH.
         """
         try:
-            shard = self.for_group(group_id)
+            shard = self.for_id(group_id)
         except StorageError:
             return ErrorCode.NOT_COORDINATOR
         if shard.node_id != node_id:
@@ -237,14 +180,15 @@ class Shards:
             verification: of `verify`, now that the transaction coordinator has
                 confirmed it; None if it was not asked.
         """
-        shard = self.for_group(event.group_id)
-        if not shard.is_active or shard.node_id != node_id:
-            self._refuse(event, shard.error(node_id))
-            return
-        error = shard.commit_in_transaction(event, verification)
+        shard = self.for_id(event.group_id)
+        error = int(shard.error(node_id))
+        if not error:
+            error = shard.commit_in_transaction(event, verification)
+            if error:
+                self.commit_refused(node_id, event, error)
         if error:
-            self.commit_refused(node_id, event, error)
-            self._refuse(event, ErrorCode(error))
+            answer = event.token.answer  # type: ignore[attr-defined]  # a waiter
+            answer(self._refused(event, ErrorCode(error)))
 
     def end_transaction(
         self, index: int, end: EndMarker, append: Callable[[], int]
@@ -273,7 +217,7 @@ class Shards:
 
         group = None
         if self._shards:
-            shard = self.for_group(event.group_id)
+            shard = self.for_id(event.group_id)
             if shard.node_id == node_id:
                 group = shard.groups.get(event.group_id)
         notice = notices.commit_refused(group, event, event.offsets, error)
@@ -298,10 +242,12 @@ class Shards:
 
     def _find_member(
         self, group_id: str, member_id: str
-    ) -> tuple[int, Group, Member] | None:
+    ) -> tuple[int, ClassicGroup, Member] | None:
         """A member, its group, and the node of its coordinator."""
+        from kohort.broker.coordinator.classic.group import find
+
         shard = self._of_group.get(group_id)
-        group = None if shard is None else shard.groups.get(group_id)
+        group = None if shard is None else find(shard.groups, group_id)
         member = None if group is None else group.members.get(member_id)
         if shard is None or group is None or member is None:
             return None
@@ -314,10 +260,6 @@ class Shards:
         """Yields all loaded groups."""
         for shard in self._shards:
             yield from shard.groups.values()
-
-    def led_by(self, node_id: int) -> list[Shard]:
-        """The shards that a node leads."""
-        return [shard for shard in self._shards if shard.node_id == node_id]
 
     def topics_deleted(self, names: Sequence[str]) -> None:
         """Removes the offsets committed for deleted topics."""
@@ -334,9 +276,3 @@ class Shards:
             if shard.driver is not None and not error:
                 drivers.append(shard.driver)
         return drivers
-
-
-def _answer(token: object, result: Result) -> None:
-    from kohort.broker.shards.driver import answer
-
-    answer(token, result)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, Timer
-from kohort.broker.coordinator.effects import Arm, Disarm
-from kohort.broker.coordinator.events import TimerKey
+from kohort.broker.runtime.effects import Arm, Disarm
+from kohort.broker.runtime.events import TimerKey
 
 log = telemetry.Logger("shards")
 

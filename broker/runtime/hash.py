@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from kohort.broker.coordinator.java_hash import java_hash
+from kohort.broker.runtime.java_hash import java_hash
 
 MOST = 1 << 16
 """Cached group ids: ten times those of a large test, in 10 MB."""

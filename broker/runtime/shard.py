@@ -1,20 +1,18 @@
-"""A partition whose leader runs a coordinator: loads it, unloads it, loads it again.
-
-Both kinds of coordinators keep their state in a topic: `shard.Shard` is a partition of
-``__consumer_offsets``, `transaction_shard.TransactionShard` one of
-``__transaction_state``.
-"""
+"""A partition whose leader runs a coordinator: loads it, unloads it, loads it again."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 from kohort.broker import telemetry
-from kohort.broker.clock import Clock, Timer
+from kohort.broker.clock import Timer
 from kohort.broker.log.partition import Partition
-from kohort.broker.shards.loader import Loader
+from kohort.broker.notice import Notice
+from kohort.broker.runtime.driver import Driver, answer
+from kohort.broker.runtime.machine import Loading
+from kohort.broker.runtime.runtime import Runtime
 from kohort.broker.topics.topic import NO_NODE
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import Buffer
@@ -24,30 +22,60 @@ SLICE_BYTES: Final = 64 * 1024
 
 log = telemetry.Logger("shards")
 
-D = TypeVar("D")
-L = TypeVar("L")
-R = TypeVar("R")
+D = TypeVar("D", bound="Driver[Any]")
+L = TypeVar("L", bound=Loading)
 
 
-class LedPartition(ABC, Generic[D, L]):
+class PartitionLog:
+    """The log of a coordinator: one partition of its topic.
+
+    Args:
+        partition: the partition.
+        encode: makes a batch of records, at a time in ms since the epoch.
+    """
+
+    __slots__ = ("_encode", "_partition")
+
+    def __init__(
+        self, partition: Partition, encode: Callable[[Sequence[Any], int], bytes]
+    ) -> None:
+        self._partition = partition
+        self._encode = encode
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest batch that it accepts."""
+        return self._partition.config.max_message_bytes
+
+    def encode(self, records: Sequence[Any], now: float) -> bytes:
+        """Returns a batch of records; see `Log`."""
+        return self._encode(records, int(now * 1000))
+
+    def write(self, batch: bytes, now: float) -> None:
+        """Writes a batch; see `Log`."""
+        error = self._partition.append_own(batch, now_ms=int(now * 1000))
+        assert not error, "`GroupShard.commit_in_transaction` has checked it"
+
+
+class Shard(ABC, Generic[D, L]):
     """One partition of a coordinator's topic and, on its leader, the coordinator.
 
     Args:
         index: the index of the partition.
         partition: its log.
-        clock: the source of time and timers.
-        loader: reads logs.
-        load_delay_ms: ``coordinator.load.delay.ms``: loading takes at least this long.
+        runtime: the parts of the broker that it runs on.
 
     Attributes:
         index: see above.
         node_id: the node that leads it, or `NO_NODE`.
+        serves: the same if the coordinator has its state and handles events; otherwise
+            `NO_NODE`.
         driver: runs the coordinator; None without one.
-        is_active: whether the coordinator has its state, and handles events.
     """
 
     __slots__ = (
         "_clock",
+        "_events",
         "_is_failed",
         "_load_delay_ms",
         "_load_since",
@@ -57,33 +85,26 @@ class LedPartition(ABC, Generic[D, L]):
         "_timer",
         "driver",
         "index",
-        "is_active",
         "node_id",
+        "serves",
     )
 
-    def __init__(
-        self,
-        index: int,
-        partition: Partition,
-        clock: Clock,
-        loader: Loader,
-        load_delay_ms: int,
-    ) -> None:
+    def __init__(self, index: int, partition: Partition, runtime: Runtime) -> None:
         self.index = index
-        self.node_id = NO_NODE
+        self.node_id = self.serves = NO_NODE
         self.driver: D | None = None
-        self.is_active = False
         self._partition = partition
-        self._clock = clock
-        self._load_delay_ms = load_delay_ms
-        self._loader = loader
+        self._clock = runtime.clock
+        self._load_delay_ms = runtime.load_delay_ms
+        self._loader = runtime.loader
+        self._events = runtime.events
         # The state found so far, while the log is read.
         self._read: L | None = None
         self._load_since = 0.0
         self._timer: Timer | None = None
         self._is_failed = False
 
-    # -- the two kinds
+    # -- what each coordinator declares
 
     @abstractmethod
     def _begin(self) -> L:
@@ -91,15 +112,14 @@ class LedPartition(ABC, Generic[D, L]):
 
     @abstractmethod
     def _slices(self, read: L) -> Iterator[None]:
-        """Reads the log; yields whenever other tasks should run."""
+        """Reads the log by `_feed`; yields whenever other tasks should run."""
 
     @abstractmethod
-    def _start(self, read: L) -> None:
-        """Sets `driver`, which runs a coordinator with this state from now on."""
+    def _new_driver(self, publish: Callable[[Notice, float], None]) -> D:
+        """Returns a driver of a coordinator without state."""
 
-    @abstractmethod
-    def _end(self, driver: D) -> None:
-        """Stops a driver and refuses the requests that wait for it."""
+    def _loaded(self, read: L) -> None:
+        """Called when the log is read, before the coordinator starts."""
 
     def _unloaded(self, node_id: int, cause: str) -> None:
         """Called when a coordinator is unloaded, or its log cannot be read."""
@@ -111,9 +131,16 @@ class LedPartition(ABC, Generic[D, L]):
         """State of the shard: unloaded, loading, active or failed."""
         if self._is_failed:
             return "failed"
-        if self.is_active:
+        if self.driver is not None:
             return "active"
         return "unloaded" if self._read is None else "loading"
+
+    @property
+    def refusal(self) -> str | None:
+        """The reason why it accepts no commands, in one sentence; None if it does."""
+        if self.driver is not None:
+            return None
+        return f"it has no coordinator now: its shard is {self.state}"
 
     def lead(self, node_id: int, cause: str = "moved") -> None:
         """Sets the leader of the partition; `NO_NODE` for none.
@@ -131,7 +158,7 @@ class LedPartition(ABC, Generic[D, L]):
         """The error of requests for this shard at a node; NONE if it serves them."""
         if self.node_id != node_id or self._is_failed:
             return ErrorCode.NOT_COORDINATOR
-        if not self.is_active:
+        if self.driver is None:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -145,22 +172,20 @@ class LedPartition(ABC, Generic[D, L]):
         self._loader.add(self, self._slices(self._read))
 
     def _feed(
-        self,
-        read_in_pieces: Callable[[Buffer], Iterator[R]],
-        feed: Callable[[R], object],
+        self, read: L, read_in_pieces: Callable[[Buffer], Iterator[Sequence[Any]]]
     ) -> Iterator[None]:
         """Reads the log from its start; yields whenever other tasks should run.
 
         Args:
+            read: takes the records.
             read_in_pieces: reads a batch, some records at a time.
-            feed: takes these records.
         """
         size = 0
         for batch in self._partition.batches(self._partition.log_start_offset):
             for number, records in enumerate(read_in_pieces(batch)):
                 if number:
                     yield
-                feed(records)
+                read.feed(records)
             size += len(batch)
             if size >= SLICE_BYTES:
                 size = 0
@@ -187,8 +212,13 @@ class LedPartition(ABC, Generic[D, L]):
         read, self._read = self._read, None
         assert read is not None
         self._timer = None
-        self.is_active = True
+        self.serves = self.node_id
         self._start(read)
+
+    def _start(self, read: L) -> None:
+        self.driver = self._new_driver(self._events.of(self.node_id).publish)
+        self._loaded(read)
+        self.driver.start(read)
 
     def unload(self, cause: str) -> None:
         """Removes the coordinator; waiting requests are answered NOT_COORDINATOR."""
@@ -197,7 +227,7 @@ class LedPartition(ABC, Generic[D, L]):
 
     def _stop(self, node_id: int, cause: str) -> None:
         driver, self.driver = self.driver, None
-        self.is_active = False
+        self.serves = NO_NODE
         self._loader.remove(self)
         self._read = None
         self._is_failed = False
@@ -206,7 +236,9 @@ class LedPartition(ABC, Generic[D, L]):
             self._timer = None
         if driver is not None:
             self._unloaded(node_id, cause)
-            self._end(driver)
+            driver.stop()
+            for reply in driver.coordinator.unload():
+                answer(*reply)
 
     def _reload(self) -> None:
         """Loads the state again from the log, after a failed write.

@@ -1,0 +1,31 @@
+"""The names of groups' states. Each protocol has a table of its transitions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class GroupState(StrEnum):
+    """States of a group, under the names that Kafka shows."""
+
+    EMPTY = "Empty"
+    """It has no members; its offsets are kept."""
+
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """Joins wait until all members are in, or until time is up."""
+
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """A new generation waits for its leader's assignments."""
+
+    STABLE = "Stable"
+    """Members have their assignments."""
+
+    DEAD = "Dead"
+    """The group is gone. Requests see it as unknown."""
+
+
+EMPTY = GroupState.EMPTY
+PREPARING_REBALANCE = GroupState.PREPARING_REBALANCE
+COMPLETING_REBALANCE = GroupState.COMPLETING_REBALANCE
+STABLE = GroupState.STABLE
+DEAD = GroupState.DEAD
