@@ -265,6 +265,15 @@ def test_deletion_drops_pending_offsets(context: Context, how: str) -> None:
     assert context.committed("t") == -1
 
 
+def test_a_deleted_topic_takes_its_own_pending_offsets(context: Context) -> None:
+    """Those of other topics stay, also if none was committed before."""
+    context.commit_pending(A, ("t", 5), ("u", 6))
+    context.submit(TopicsDeleted(["t"]))
+    assert (context.is_unstable("t"), context.is_unstable("u")) == (False, True)
+    context.end_transaction(A)
+    assert (context.committed("t"), context.committed("u")) == (-1, 6)
+
+
 def test_tombstone_of_a_pending_offset(context: Context) -> None:
     """An offset that was only pending gets one, too."""
     context.commit_pending(A, ("t", 5), ("u", 6))
