@@ -18,9 +18,10 @@ SPEED = 10
 class _IdleSelector(selectors.DefaultSelector):
     """A selector that adds up its idle time."""
 
-    def __init__(self) -> None:
+    def __init__(self, speed: float) -> None:
         super().__init__()
         self.idle_s = 0.0
+        self._speed = speed
 
     def select(
         self, timeout: float | None = None
@@ -29,21 +30,25 @@ class _IdleSelector(selectors.DefaultSelector):
         if timeout is None or timeout <= 0:
             return super().select(timeout)
         began = time.monotonic()
-        found = super().select(timeout / SPEED)
+        found = super().select(timeout / self._speed)
         if found:
-            idle_s = SPEED * (time.monotonic() - began)
+            idle_s = self._speed * (time.monotonic() - began)
             timeout = min(idle_s, timeout)
         self.idle_s += timeout
         return found
 
 
 class IdleTimeLoop(asyncio.SelectorEventLoop):
-    """Its `time` is that of its selector."""
+    """Its `time` is that of its selector.
 
-    def __init__(self) -> None:
-        self._idle = _IdleSelector()
+    Args:
+        speed: see `SPEED`; infinite for scenes without sockets, which never wait.
+    """
+
+    def __init__(self, speed: float = SPEED) -> None:
+        self._idle = _IdleSelector(speed)
         super().__init__(self._idle)
 
     def time(self) -> float:
-        """Seconds of idling since the loop was made, times `SPEED`."""
+        """Seconds of idling since the loop was made, times the speed."""
         return self._idle.idle_s

@@ -8,13 +8,12 @@ import struct
 import time
 from typing import Any
 
-from tests.wire import frames
+from tests.wire import frames, malformed_batches
 from tests.wire.blocking import BlockingClient
 from tests.wire.closing import Closing
 from tests.wire.requests import create_topics, metadata, produce
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.records import crc_of
 
 ANSWER_S = 60.0
 """Seconds that an attack waits for a response; then it goes on without."""
@@ -149,7 +148,8 @@ def batch(
         times: declared times of the first and of the latest record, in ms.
         damage: is added to the CRC.
     """
-    fields = (codec, count - 1, *times, -1, -1, -1, count)
-    covered = struct.pack(">hiqqqhii", *fields) + packed
-    crc = (crc_of(covered) + damage) & 0xFFFFFFFF
-    return struct.pack(">qiibI", 0, 9 + len(covered), -1, 2, crc) + covered
+    made = malformed_batches.batch(
+        times[0], packed, count, attributes=codec, max_time=times[1]
+    )
+    crc = int.from_bytes(made[17:21]) + damage & 0xFFFFFFFF
+    return made[:17] + crc.to_bytes(4) + made[21:]

@@ -75,9 +75,7 @@ class Call:
 class Connection:
     """One TCP connection; requests may be pipelined."""
 
-    def __init__(self, host: str, port: int, client_id: str | None) -> None:
-        self.host = host
-        self.port = port
+    def __init__(self, client_id: str | None) -> None:
         self.client_id = client_id
         self._next_correlation = 1
         self._calls: dict[int, Call] = {}
@@ -93,7 +91,7 @@ class Connection:
         cls, host: str, port: int, client_id: str | None = None
     ) -> Connection:
         """Connects."""
-        self = cls(host, port, client_id)
+        self = cls(client_id)
         self._reader, self._writer = await asyncio.wait_for(
             asyncio.open_connection(host, port), PATIENCE_S
         )
@@ -182,16 +180,15 @@ class Connection:
         try:
             while True:
                 size = frames.size_of(await self._reader.readexactly(4))
-                self._dispatch(await self._reader.readexactly(size))
+                self.received(await self._reader.readexactly(size))
         except (asyncio.IncompleteReadError, ConnectionError, OSError):
             pass
         finally:
-            self._closed.set()
-            for call in self._calls.values():
-                call.finish("closed")
+            self.lost()
             self._writer.close()
 
-    def _dispatch(self, payload: bytes) -> None:
+    def received(self, payload: bytes) -> None:
+        """Takes a response without its size: the end of its request."""
         correlation_id = frames.correlation_id_of(payload)
         call = self._calls.pop(correlation_id, None)
         if call is None:
@@ -207,6 +204,12 @@ class Connection:
             call.finish("undecodable", detail=detail)
         else:
             call.finish("reply", body)
+
+    def lost(self) -> None:
+        """Takes the end of the connection, which ends all requests."""
+        self._closed.set()
+        for call in self._calls.values():
+            call.finish("closed")
 
     @property
     def is_closed(self) -> bool:

@@ -12,7 +12,7 @@ import functools
 import io
 import types
 import typing
-from typing import Any
+from typing import Any, NamedTuple
 
 from kio import index
 from kio.schema.describe_transactions.v0 import response as _states
@@ -86,16 +86,8 @@ def _public_name(field: dataclasses.Field[Any]) -> str:
 @functools.cache
 def _names(cls: Any) -> tuple[tuple[str, str], ...]:
     """(name, public name) of all fields; none of a class that is not a dataclass."""
-    if not dataclasses.is_dataclass(cls):
-        return ()
-    return tuple((f.name, _public_name(f)) for f in dataclasses.fields(cls))
-
-
-@functools.cache
-def _types(cls: Any) -> dict[str, Any]:
-    """The type of each field's items, by public name."""
-    fields = dataclasses.fields(cls)
-    return {_public_name(f): _split_type(f.type)[0] for f in fields}
+    fields = _plan(cls) if hasattr(cls, "__dataclass_fields__") else ()
+    return tuple((field.name, field.public) for field in fields)
 
 
 def _split_type(tp: Any) -> tuple[Any, bool, bool]:
@@ -136,28 +128,51 @@ def _build_scalar(value: Any, tp: Any, kafka_type: str | None) -> Any:
     return value
 
 
+class _Field(NamedTuple):
+    """A field of a message, as `_build` needs it."""
+
+    name: str
+    public: str
+    type: Any
+    is_array: bool
+    nullable: bool
+    kafka_type: str | None
+    has_default: bool
+
+
+@functools.cache
+def _plan(cls: Any) -> tuple[_Field, ...]:
+    """The fields of a message's class."""
+    return tuple(
+        _Field(
+            field.name,
+            _public_name(field),
+            *_split_type(field.type),
+            field.metadata.get("kafka_type"),
+            field.default is not dataclasses.MISSING,
+        )
+        for field in dataclasses.fields(cls)
+    )
+
+
 def _build(cls: Any, values: dict[str, Any]) -> Any:
     left = dict(values)
     out: dict[str, Any] = {}
-    for field in dataclasses.fields(cls):
-        name = _public_name(field)
-        tp, is_array, nullable = _split_type(field.type)
-        kafka_type = field.metadata.get("kafka_type")
-        if name in left:
-            value = left.pop(name)
+    for name, public, tp, is_array, nullable, kafka_type, has_default in _plan(cls):
+        if public in left:
+            value = left.pop(public)
             if is_array and value is not None:
-                out[field.name] = tuple(_build_scalar(v, tp, kafka_type) for v in value)
+                out[name] = tuple(_build_scalar(v, tp, kafka_type) for v in value)
             else:
-                out[field.name] = _build_scalar(value, tp, kafka_type)
-        elif field.default is dataclasses.MISSING:
+                out[name] = _build_scalar(value, tp, kafka_type)
+        elif not has_default:
             if is_array:
-                out[field.name] = None if nullable else ()
+                out[name] = None if nullable else ()
             elif dataclasses.is_dataclass(tp):
-                out[field.name] = None if nullable else _build(tp, {})
+                out[name] = None if nullable else _build(tp, {})
             else:
-                out[field.name] = _build_scalar(
-                    _zero(kafka_type, nullable), tp, kafka_type
-                )
+                zero = _zero(kafka_type, nullable)
+                out[name] = _build_scalar(zero, tp, kafka_type)
     if left:
         raise TypeError(f"{cls.__module__}: no such field(s): {', '.join(left)}")
     return cls(**out)
@@ -187,14 +202,14 @@ def _fitting(cls: Any, value: Any) -> Any:
         return [_fitting(cls, each) for each in value]
     if not isinstance(value, dict):
         return value
-    types_of = _types(cls)
+    types_of = {field.public: field.type for field in _plan(cls)}
     return {n: _fitting(types_of[n], v) for n, v in value.items() if n in types_of}
 
 
 def request_fields(api: str, version: int) -> set[str]:
     """Top-level field names of a request, for version-dependent callers."""
     cls = load_request_schema(api_key(api), version)
-    return {_public_name(f) for f in dataclasses.fields(cls)}
+    return {field.public for field in _plan(cls)}
 
 
 def encode_body(api: str, version: int, fields: dict[str, Any]) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import NamedTuple
 
 from tests.conformance.connection import Connection, ScenarioError
-from tests.conformance.env import Env, SkipError, Target
+from tests.conformance.env import Env, SkipError, Stage, Target
 from tests.conformance.goldens import Events
 from tests.conformance.registry import Scenario
 
@@ -34,7 +34,7 @@ class Played(NamedTuple):
     seconds: float
 
 
-async def probe(host: str, port: int) -> Target:
+async def probe(host: str, port: int, names: int = 256) -> Target:
     """Requests the API versions, and waits until the coordinator serves groups.
 
     Raises:
@@ -49,7 +49,7 @@ async def probe(host: str, port: int) -> Target:
         }
         # Enough names to use every partition of the offsets topic, which a real broker
         # creates and loads on first use.
-        for i in range(256):
+        for i in range(names):
             await _until_loaded(connection, f"probe-{i}")
         return Target(host, port, ranges)
     finally:
@@ -73,7 +73,7 @@ async def _until_loaded(connection: Connection, group: str) -> None:
     raise ScenarioError(f"the coordinator of {group} does not become available")
 
 
-async def play(target: Target, scenario: Scenario, run: int) -> tuple[Events, str]:
+async def play(target: Stage, scenario: Scenario, run: int) -> tuple[Events, str]:
     """Plays one run; an error is the last event of its transcript.
 
     Returns:

@@ -23,7 +23,7 @@ class Scenario:
         name: of its function.
         profile: `PROFILE` of its module; "default" without.
         runs: `RUNS` of its module; 1 without. More than one is for scenarios whose
-            outcome depends on which of two requests is handled first.
+            outcome depends on which of two requests is handled first: races.
         ordered: `ORDERED` of its module: whether arrays are recorded in their order.
         quirk: `QUIRK` of its module. A quirk is a behaviour of real Kafka that looks
             like a defect: recorded for reference, but no broker should imitate it.

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from tests import apache_kafka
 from tests.conformance import goldens
+from tests.conformance.coordinator_stage import CoordinatorStage, play_at_once
 from tests.conformance.env import Target
-from tests.conformance.goldens import Golden
-from tests.conformance.play import JOBS, play_all, probe
+from tests.conformance.goldens import Events, Golden
+from tests.conformance.play import JOBS, play, play_all, probe
 from tests.conformance.profiles import PROFILES
 from tests.conformance.registry import Scenario, load
 from tests.idle_time import IdleTimeLoop
 
-from kohort.broker import clock
 from kohort.broker.server import Broker
 
 AT_ONCE = 36
@@ -53,14 +53,40 @@ async def _differences(
 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))
-def test_kohort_answers_as_kafka_did(
-    profile: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every scenario of the profile gives one of Kafka's transcripts."""
-    scenarios = _scenarios(profile)
+@pytest.mark.usefixtures("loop_time")
+def test_the_coordinator_answers_as_kafka_did(profile: str) -> None:
+    """Every scenario but races gives Kafka's transcript on a coordinator alone.
+
+    Its invariants hold after every event.
+    """
     expected = goldens.read(GOLDEN, profile)
-    assert {each.name for each in scenarios} == expected.keys()
-    monkeypatch.setattr(clock, "monotonic", lambda: asyncio.get_running_loop().time())
+    different = []
+    for scenario in _scenarios(profile):
+
+        async def played(each: Scenario = scenario) -> Events:
+            events, skipped = await play(CoordinatorStage(PROFILES[profile]), each, 0)
+            assert not skipped
+            return events
+
+        if scenario.runs == 1 and not scenario.quirk:
+            events = play_at_once(played())
+            diff = goldens.differences(expected[scenario.name], [events])
+            different += [scenario.name, *diff] if diff else []
+    assert not different, "\n".join(different)
+
+
+@pytest.mark.parametrize(
+    ("profile", "every"),
+    [
+        ("default", False),
+        *(pytest.param(p, True, marks=pytest.mark.long) for p in sorted(PROFILES)),
+    ],
+)
+@pytest.mark.usefixtures("loop_time")
+def test_kohort_answers_as_kafka_did(profile: str, *, every: bool) -> None:
+    """Races, or all scenarios, give one of Kafka's transcripts over the wire."""
+    scenarios = [each for each in _scenarios(profile) if each.runs > 1 or every]
+    expected = goldens.read(GOLDEN, profile)
 
     async def differences() -> dict[Scenario, str]:
         async with Broker(PROFILES[profile]) as broker:
@@ -71,6 +97,13 @@ def test_kohort_answers_as_kafka_did(
         different = runner.run(differences())
     unexplained = [diff for each, diff in different.items() if not each.quirk]
     assert not unexplained, "\n\n".join(unexplained)
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_each_golden_has_its_scenario(profile: str) -> None:
+    """No transcript is without its scenario, and no scenario without transcript."""
+    names = {each.name for each in _scenarios(profile)}
+    assert names == goldens.read(GOLDEN, profile).keys()
 
 
 @pytest.mark.interop

@@ -41,6 +41,7 @@ def test_many_different_commits() -> None:
     for number in range(count):
         keys = tuple(("t", number * 100 + p) for p in range(100))
         committed.put(keys, (number,) * 100, (-1,) * 100, 0)
+        assert len(committed._unsorted) <= MOST_UNSORTED // 100  # noqa: SLF001 - memory
     found = committed.read()
     assert len(found) == count * 100
     assert found["t", 100] == (1, -1, "", 0)

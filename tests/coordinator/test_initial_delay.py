@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.coordinator.context import Context
-from tests.coordinator.member import Member, protocols
+from tests.coordinator.member import Member
 
 
 @pytest.fixture
@@ -21,14 +21,6 @@ def _stable_member(context: Context) -> Member:
     return a
 
 
-def test_no_delay_for_groups_with_members(context: Context) -> None:
-    """A group with members rebalances without a delay once all have joined."""
-    a = _stable_member(context)
-    joining = context.member("B", requires_id=False).join()
-    assert a.join().answered
-    assert joining.answered
-
-
 def test_an_empty_group_delays_again(context: Context) -> None:
     """A group that became Empty is delayed again; its generation continues."""
     members = [_stable_member(context)]
@@ -43,27 +35,6 @@ def test_an_empty_group_delays_again(context: Context) -> None:
     assert joining.result.generation_id == 4
 
 
-def test_pending_members_are_no_arrival(context: Context) -> None:
-    """A pending member does not extend the window, which does not wait for it."""
-    joining = context.member("A", requires_id=False).join()
-    context.sleep(500)
-    context.member("B").join()
-    context.sleep(2_500)
-    assert joining.answered
-
-
-def test_repeated_joins_are_no_arrival(context: Context) -> None:
-    """A member that joins again within the window does not extend it."""
-    a = context.member("A")
-    a.join()
-    first = a.join()
-    context.sleep(1_000)
-    second = a.join(protocols=protocols("range", metadata=b"again"))
-    assert context.forgotten == [first]
-    context.sleep(2_000)
-    assert second.result.members[0][2] == b"again"
-
-
 def test_heartbeats_within_the_window(context: Context) -> None:
     """As in Kafka, they belong to generation 0 and start a session, which ends."""
     a = context.member("A", session_ms=500)
@@ -73,14 +44,6 @@ def test_heartbeats_within_the_window(context: Context) -> None:
     assert a.heartbeat(generation_id=0) == 27
     context.sleep(500)
     assert joining.result.error_code == 25
-
-
-def test_expiry_of_pending_members_ends_the_window(context: Context) -> None:
-    """As in Kafka, the window ends when the last missing pending member goes."""
-    context.member("B", session_ms=800).join()
-    joining = context.member("A", requires_id=False).join()
-    context.sleep(800)
-    assert joining.answered
 
 
 def test_arrivals_that_no_window_was_left_for(context: Context) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from tests.coordinator.context import Context
 from tests.coordinator.driver import START
-from tests.coordinator.member import assign, protocols, subscribed
+from tests.coordinator.member import subscribed
 
 from kohort.broker.coordinator.effects import OffsetRecord
 from kohort.broker.coordinator.events import TopicsDeleted
@@ -16,7 +15,6 @@ from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.offsets import CHECKED_AT_ONCE, COST_OF_GROUP
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.runtime.machine import CHECK_PAUSE
-from kohort.protocol.consumer import Subscription, encode
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
@@ -33,78 +31,6 @@ def test_simple_consumer(context: Context) -> None:
     assert context.fetch([("t", [0])]).topics == [("t", [(0, 7, 3, "m", 0)])]
     entry = (7, 3, "m", int(START * 1000))
     assert context.records == [OffsetRecord("g", "t", 0, entry)]
-
-
-def test_a_commit_of_nothing_makes_no_group(context: Context) -> None:
-    """A commit without offsets creates no group."""
-    assert context.commit([]).error_code == 0
-    assert (context.state(), context.records) == ("Dead", [])
-
-
-@pytest.mark.parametrize(("is_old", "code"), [(True, 22), (False, 69)])
-@pytest.mark.parametrize("group", ["", "g"])
-def test_generation_of_an_unknown_group(
-    context: Context, group: str, code: int, *, is_old: bool
-) -> None:
-    """OffsetCommit v9 changed the error; a member id alone is ignored."""
-    offsets = [("t", 0, 1, -1, "")]
-    for generation_id in (0, 5):
-        result = context.commit(
-            offsets, group=group, generation_id=generation_id, is_old=is_old
-        )
-        assert result.error_code == code
-    made_up = context.commit(offsets, group=group, member_id="made-up", is_old=is_old)
-    assert made_up.error_code == 0
-
-
-def test_member_errors(context: Context) -> None:
-    """The member is checked before the generation."""
-    (a,) = context.stable_group("A")
-    assert a.commit("t", 1, member_id="made-up") == 25
-    assert a.commit("t", 1, member_id="made-up", generation_id=7) == 25
-    assert [a.commit("t", 1, generation_id=g) for g in (-1, 0, 2)] == [22, 22, 22]
-    assert context.committed("t") == -1
-
-
-def test_strangers(context: Context) -> None:
-    """A simple consumer may not commit to a group with members."""
-    (a,) = context.stable_group("A")
-    assert context.commit([("t", 0, 1, -1, "")]).error_code == 25
-    assert a.commit("t", 2, member_id="") == 25
-    a.leave()
-    assert context.commit([("t", 0, 3, -1, "")]).error_code == 0
-
-
-def test_empty_group(context: Context) -> None:
-    """With a generation the sender has to be a member; without one it need not."""
-    (a,) = context.stable_group("A")
-    a.leave()
-    assert a.commit("t", 1) == a.commit("t", 2, member_id="") == 25
-    assert a.commit("t", 3, member_id="", generation_id=-1) == 0
-    assert a.commit("t", 4, generation_id=-1) == 0
-    assert context.committed("t") == 4
-
-
-def test_commits_during_rebalances(context: Context) -> None:
-    """The old generation may commit until the new one begins."""
-    a, b = context.stable_group("A", "B")
-    joining = a.join()
-    assert b.commit("t", 5) == 0
-    assert [b.commit("t", 6, generation_id=g) for g in (1, 3)] == [22, 22]
-    b.join()
-    assert joining.answered
-    assert (b.commit("t", 6), b.commit("t", 6, generation_id=2)) == (27, 22)
-    a.sync(assign(a, b))
-    assert b.commit("t", 7) == 0
-
-
-def test_instance_ids(context: Context) -> None:
-    """A commit with a correct, missing, unknown, or another member's instance id."""
-    a, b = context.stable_group("A", "B", static=True)
-    assert a.commit("t", 1) == a.commit("t", 2, instance=None) == 0
-    assert a.commit("t", 3, instance="i-unknown") == 25
-    assert b.commit("t", 4, instance="i-A") == 82
-    assert b.commit("t", 5, member_id="made-up") == 82
 
 
 def test_metadata_counts_in_utf16(context: Context) -> None:
@@ -132,14 +58,6 @@ def test_a_commit_of_too_much_metadata_makes_a_group(context: Context) -> None:
     assert context.state() == "Dead"
     context.commit(too_much)
     assert context.delete() == 0
-
-
-@pytest.mark.parametrize("offset", [0, -1, -5, 2**63 - 1])
-def test_any_offset_is_stored(context: Context, offset: int) -> None:
-    """The latest commit counts, whatever its offset."""
-    context.commit([("t", 0, 10, -1, "first")])
-    context.commit([("t", 0, offset, -1, "second")])
-    assert context.fetch().topics == [("t", [(0, offset, -1, "second", 0)])]
 
 
 # -- fetch
@@ -184,44 +102,6 @@ def test_delete_offsets(context: Context) -> None:
     assert result.topics == [("t", [(0, 0), (0, 0), (5, 0)]), ("u", [(0, 0)])]
     assert [context.committed("t", p) for p in (0, 1)] == [-1, 2]
     assert context.offset_records()[2:] == [OffsetRecord("g", "t", 0, None)]
-
-
-def test_errors_of_deleting_offsets(context: Context) -> None:
-    """Unknown groups, the empty group id, and members that are not consumers fail."""
-    assert context.delete_offsets(("t", [0]), group="").error_code == 24
-    assert context.delete_offsets(("t", [0])).error_code == 69
-    context.stable_group("A", protocol_type="connect")
-    assert context.delete_offsets(("t", [0])).error_code == 68
-
-
-@pytest.mark.parametrize("version", range(4))
-def test_subscribed_topics(context: Context, version: int) -> None:
-    """Offsets of topics that consumers subscribe to can be deleted only in Empty."""
-    wants = [("range", encode(Subscription(["x"]), version))]
-    a, b = context.stable_group("A", "B", protocols=wants, sync=False)
-    for step in (lambda: None, lambda: context.sync_all([a, b]), a.join):
-        step()
-        result = context.delete_offsets(("x", [0]), ("y", [0]))
-        assert [row[1] for row in result.topics] == [[(0, 86)], [(0, 0)]]
-    context.leave((a.member_id, None), (b.member_id, None))
-    assert context.delete_offsets(("x", [0])).topics == [("x", [(0, 0)])]
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\0\0\0\0\7", b"\0\0\x7f\xff\xff\xff"],
-)
-def test_unparsable_subscriptions(context: Context, metadata: bytes) -> None:
-    """A consumer with unreadable metadata might consume any topic."""
-    context.stable_group("A", protocols=protocols("range", metadata=metadata))
-    assert context.delete_offsets(("t", [0])).topics == [("t", [(0, 86)])]
-
-
-def test_no_generation_yet(context: Context) -> None:
-    """Consumers whose first generation has not begun might consume any topic."""
-    context = Context(initial_rebalance_delay_ms=3_000)
-    context.member("A", protocols=subscribed("x"), requires_id=False).join()
-    assert context.delete_offsets(("y", [0])).topics == [("y", [(0, 86)])]
 
 
 @pytest.mark.parametrize(("before", "code"), [("consumer", 0), ("connect", 86)])
@@ -287,17 +167,6 @@ def test_offsets_of_an_empty_group_expire(days: Context) -> None:
     assert days.event("offsets_expired")["expired"] == expired
 
 
-def test_offsets_of_simple_consumers_expire(days: Context) -> None:
-    """Each offset expires a day after its commit; with the last, the group."""
-    days.commit([("t", 0, 1, -1, "")])
-    days.sleep(DAY_MS // 2)
-    days.commit([("t", 1, 2, -1, "")])
-    days.sleep(DAY_MS // 2 + MINUTE_MS)
-    assert [days.committed("t", p) for p in (0, 1)] == [-1, 2]
-    days.sleep(DAY_MS // 2)
-    assert days.state() == "Dead"
-
-
 def test_very_many_groups_expire_in_parts() -> None:
     """A turn checks a limited number; the check continues until all have expired."""
     context = Context(
@@ -319,35 +188,6 @@ def test_very_many_groups_expire_in_parts() -> None:
     assert context.coordinator.groups
     context.sleep(MINUTE_MS)
     assert not context.coordinator.groups
-
-
-def test_a_commit_of_an_empty_group_keeps_nothing(days: Context) -> None:
-    """Retention begins when the group becomes Empty, not with the latest commit."""
-    (a,) = days.stable_group("A")
-    a.leave()
-    days.sleep(DAY_MS - MINUTE_MS)
-    # Without offsets the group would have been deleted.
-    assert days.state() == "Dead"
-    (a,) = days.stable_group("A")
-    a.commit("t", 1)
-    a.leave()
-    days.sleep(DAY_MS - MINUTE_MS)
-    days.commit([("t", 0, 2, -1, "")])
-    days.sleep(2 * MINUTE_MS)
-    assert days.committed("t") == -1
-
-
-def test_topics_that_nobody_subscribes_to(days: Context) -> None:
-    """In a Stable group, unsubscribed topics' offsets expire a day after commit."""
-    session_ms = 1_800_000
-    (a,) = days.stable_group("A", protocols=subscribed("x"), session_ms=session_ms)
-    for topic in "xy":
-        a.commit(topic, 1)
-    for _ in range(49):
-        days.sleep(session_ms - 1_000)
-        assert a.heartbeat() == 0
-    assert (days.committed("x"), days.committed("y")) == (1, -1)
-    assert days.state() == "Stable"
 
 
 def test_a_check_does_nothing_while_nothing_can_expire(days: Context) -> None:
@@ -397,38 +237,6 @@ def test_a_shorter_retention_counts_at_the_next_check(days: Context) -> None:
     assert days.committed("t") == -1
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"protocols": protocols("range", metadata=b"?")},
-        {"protocol_type": "connect"},
-        {"protocol_type": "connect", "protocols": subscribed("x")},
-    ],
-)
-def test_what_is_not_understood_is_kept(days: Context, options: dict[str, Any]) -> None:
-    """If members' subscriptions cannot be read, no offset of their group expires."""
-    (a,) = days.stable_group("A", session_ms=1_800_000, **options)
-    a.commit("t", 1)
-    for _ in range(50):
-        days.sleep(1_799_000)
-        a.heartbeat()
-    assert days.committed("t") == 1
-
-
-def test_nothing_expires_during_rebalances(days: Context) -> None:
-    """No offset expires while a group rebalances."""
-    wants = subscribed("x")
-    a, b = days.stable_group(
-        "A", "B", protocols=wants, session_ms=1_800_000, rebalance_ms=2 * DAY_MS
-    )
-    a.commit("y", 1)
-    joining = a.join()
-    for _ in range(50):
-        days.sleep(1_799_000)
-        assert b.heartbeat() == 27
-    assert (joining.answered, days.committed("y")) == (False, 1)
-
-
 def test_retention_of_a_commit(days: Context) -> None:
     """Until v4 a commit may set its retention time; the next commit replaces it."""
     for partition in (0, 1):
@@ -437,21 +245,3 @@ def test_retention_of_a_commit(days: Context) -> None:
     days.commit([("t", 1, 2, -1, "")])
     days.sleep(6 * MINUTE_MS)
     assert [days.committed("t", p) for p in (0, 1)] == [-1, 2]
-
-
-@pytest.mark.parametrize("retention_ms", [0, -2, -(2**40)])
-def test_retention_that_is_over(days: Context, retention_ms: int) -> None:
-    """Only -1 means the broker's retention: all other values count from the commit."""
-    days.commit([("t", 0, 1, -1, "")], retention_ms=retention_ms)
-    days.sleep(MINUTE_MS)
-    assert days.committed("t") == -1
-
-
-def test_groups_of_nobody_go(days: Context) -> None:
-    """An Empty group without offsets is deleted at the next check."""
-    b = days.member("B", session_ms=600_000)
-    b.join()
-    days.sleep(MINUTE_MS)
-    assert (days.state(), days.tombstones()) == ("Dead", ["g"])
-    assert b.join().result.error_code == 25
-    assert "offsets_expired" not in days.kinds()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.coordinator.context import Context
-from tests.coordinator.member import Member, assign, protocols
+from tests.coordinator.member import Member, assign
 
 from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.member import Member as GroupMember
@@ -71,24 +71,6 @@ def test_every_list_has_that_order(context: Context, members: Sequence[Member]) 
     assert [row[2] for row in context.group_records()[-1].members] == LISTED
     assert [*ids.values()] == [f"meta-{name}".encode() for name in LISTED]
     assert context.event("join_completed")["members"] == [*ids]
-
-
-def test_the_next_leader_is_the_first_in_that_order(members: Sequence[Member]) -> None:
-    """When the leader leaves, the first member in that order leads."""
-    ana, cleo, dora, ben = members
-    ana.leave()
-    joins = [member.join() for member in (cleo, dora, ben)]
-    assert {join.result.leader for join in joins} == {ben.member_id}
-
-
-def test_a_late_leader_is_followed_by_the_first_in_that_order(
-    context: Context, members: Sequence[Member]
-) -> None:
-    """When the leader is late, the first member in that order that has joined leads."""
-    _, cleo, dora, ben = members
-    joins = [cleo.join(protocols=protocols("range", "new")), dora.join(), ben.join()]
-    context.sleep(5_000)
-    assert {join.result.leader for join in joins} == {ben.member_id}
 
 
 def test_joins_and_syncs_are_answered_in_that_order(

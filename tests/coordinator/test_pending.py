@@ -60,14 +60,6 @@ def test_only_the_partitions_of_the_transaction_are_unstable(context: Context) -
     assert context.is_unstable("v")
 
 
-def test_second_commit_in_one_transaction(context: Context) -> None:
-    """The later offset of a partition counts."""
-    context.commit_pending(A, ("t", 5), ("u", 5))
-    context.commit_pending(A, ("t", 6))
-    context.end_transaction(A)
-    assert (context.committed("t"), context.committed("u")) == (6, 5)
-
-
 def test_transaction_over_several_groups(context: Context) -> None:
     """One marker ends it in all of them."""
     context.commit_pending(A, ("t", 5), group="g")
@@ -84,62 +76,6 @@ def test_marker_without_offsets(context: Context) -> None:
 
 
 # -- the order of commits
-
-
-@pytest.mark.parametrize("is_commit", [True, False])
-def test_plain_commit_behind_a_pending_one(
-    context: Context, *, is_commit: bool
-) -> None:
-    """It wins, whatever becomes of the transaction; until then it is not stable."""
-    context.commit_pending(A, ("t", 5))
-    context.commit([("t", 0, 7, -1, "")])
-    assert context.committed("t") == 7
-    assert context.is_unstable("t")
-    context.end_transaction(A, is_commit=is_commit)
-    assert context.committed("t") == 7
-    assert not context.is_unstable("t")
-
-
-def test_pending_commit_behind_a_plain_one_of_the_same_transaction(
-    context: Context,
-) -> None:
-    """The latest of the three counts."""
-    context.commit_pending(A, ("t", 5))
-    context.commit([("t", 0, 7, -1, "")])
-    context.commit_pending(A, ("t", 6))
-    context.end_transaction(A)
-    assert context.committed("t") == 6
-
-
-@pytest.mark.parametrize("first", [A, B])
-def test_two_transactions(context: Context, first: int) -> None:
-    """The later commit counts, whichever transaction ends first."""
-    context.commit_pending(A, ("t", 5))
-    context.commit_pending(B, ("t", 7))
-    context.end_transaction(first)
-    assert context.is_unstable("t")
-    context.end_transaction(A + B - first)
-    assert context.committed("t") == 7
-
-
-@pytest.mark.parametrize("first", [A, B])
-def test_second_commit_behind_another_transaction(context: Context, first: int) -> None:
-    """Its place is that of the second commit."""
-    context.commit_pending(A, ("t", 5))
-    context.commit_pending(B, ("t", 6))
-    context.commit_pending(A, ("t", 7))
-    context.end_transaction(first)
-    context.end_transaction(A + B - first)
-    assert context.committed("t") == 7
-
-
-def test_end_of_the_later_of_two_transactions(context: Context) -> None:
-    """If it is aborted, the earlier commit counts."""
-    context.commit_pending(A, ("t", 5))
-    context.commit_pending(B, ("t", 7))
-    context.end_transaction(B, is_commit=False)
-    context.end_transaction(A)
-    assert context.committed("t") == 5
 
 
 class Steps:
@@ -329,6 +265,15 @@ def test_deletion_drops_pending_offsets(context: Context, how: str) -> None:
     assert context.committed("t") == -1
 
 
+def test_a_deleted_topic_takes_its_own_pending_offsets(context: Context) -> None:
+    """Those of other topics stay, also if none was committed before."""
+    context.commit_pending(A, ("t", 5), ("u", 6))
+    context.submit(TopicsDeleted(["t"]))
+    assert (context.is_unstable("t"), context.is_unstable("u")) == (False, True)
+    context.end_transaction(A)
+    assert (context.committed("t"), context.committed("u")) == (-1, 6)
+
+
 def test_tombstone_of_a_pending_offset(context: Context) -> None:
     """An offset that was only pending gets one, too."""
     context.commit_pending(A, ("t", 5), ("u", 6))
@@ -339,18 +284,6 @@ def test_tombstone_of_a_pending_offset(context: Context) -> None:
 
 
 # -- the log
-
-
-def test_restart(context: Context) -> None:
-    """Pending offsets survive it, in their order."""
-    context.commit_pending(A, ("t", 5), ("u", 5))
-    context.commit_pending(B, ("t", 7), ("u", 7))
-    context.commit([("u", 0, 8, -1, "")])
-    context.restart()
-    assert context.is_unstable("t")
-    context.end_transaction(B)
-    context.end_transaction(A)
-    assert (context.committed("t"), context.committed("u")) == (7, 8)
 
 
 def test_group_of_an_aborted_commit_after_a_restart(context: Context) -> None:
@@ -374,26 +307,6 @@ def test_refused_append(context: Context) -> None:
     context.end_transaction(A)
     assert (context.committed("t"), context.committed("u")) == (5, -1)
     assert context.state("new") == "Dead"
-
-
-def test_refused_commit_of_one_partition_twice(context: Context) -> None:
-    """The offset that was pending before is pending again."""
-    context.commit_pending(A, ("t", 5))
-    context.is_holding = True
-    context.start_pending(A, ("t", 6), ("t", 7))
-    context.refuse()
-    context.end_transaction(A)
-    assert context.committed("t") == 5
-
-
-def test_refused_plain_commit(context: Context) -> None:
-    """The pending offset that it had taken the place of counts again."""
-    context.commit_pending(A, ("t", 5))
-    context.is_holding = True
-    context.start_commit([("t", 0, 7, -1, "")])
-    context.refuse()
-    context.end_transaction(A)
-    assert context.committed("t") == 5
 
 
 def test_reads_see_what_the_log_has(context: Context) -> None:

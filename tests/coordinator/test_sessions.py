@@ -18,18 +18,6 @@ def context() -> Context:
     return Context(initial_rebalance_delay_ms=0, min_session_timeout_ms=100)
 
 
-def test_errors_of_heartbeats(context: Context) -> None:
-    """Group id is checked first, then the member, then the generation."""
-    (a,) = context.stable_group("A")
-    assert a.heartbeat(group="") == 24
-    assert a.heartbeat(group="nobody's") == 25
-    assert a.heartbeat(member_id="") == 25
-    assert a.heartbeat(member_id="made-up", generation_id=7) == 25
-    assert [a.heartbeat(generation_id=g) for g in (-1, 0, 2)] == [22, 22, 22]
-    a.leave()
-    assert a.heartbeat() == 25
-
-
 def test_sole_member_expires(context: Context) -> None:
     """The group is Empty exactly when the session of its only member ends."""
     (a,) = context.stable_group("A", session_ms=1_000)
@@ -69,33 +57,6 @@ def test_heartbeats_keep_a_session(context: Context) -> None:
     assert len(joining.result.members) == 1
 
 
-def test_failing_heartbeats_are_no_sign_of_life(context: Context) -> None:
-    """A heartbeat of another generation does not count."""
-    (a,) = context.stable_group("A", session_ms=1_500)
-    for _ in range(4):
-        assert a.heartbeat(generation_id=7) == 22
-        context.sleep(375)
-    assert a.heartbeat() == 25
-
-
-def test_commits_are_a_sign_of_life(context: Context) -> None:
-    """Commits of a member keep its session."""
-    (a,) = context.stable_group("A", session_ms=1_500)
-    for offset in range(8):
-        assert a.commit("t", offset) == 0
-        context.sleep(500)
-    assert a.heartbeat() == 0
-
-
-def test_syncs_are_no_sign_of_life(context: Context) -> None:
-    """A follower that syncs again in Stable does not extend its session."""
-    (a,) = context.stable_group("A", session_ms=1_500)
-    for _ in range(4):
-        a.sync()
-        context.sleep(375)
-    assert a.heartbeat() == 25
-
-
 def test_waiting_requests_keep_their_member(context: Context) -> None:
     """No member expires while its join or sync waits; then its session starts anew."""
     a = context.member("A", session_ms=60_000, rebalance_ms=20_000)
@@ -124,18 +85,6 @@ def test_session_starts_with_the_join_response(context: Context) -> None:
     assert context.state() == "Empty"
 
 
-def test_leader_expires_before_it_syncs(context: Context) -> None:
-    """Syncs that wait for the leader are answered to rejoin; sessions start anew."""
-    a = context.member("A", session_ms=1_500)
-    b = context.member("B", session_ms=2_000)
-    context.form([a, b], sync=False)
-    syncing = b.sync()
-    context.sleep(1_500)
-    assert syncing.result.error_code == 27
-    context.sleep(1_999)
-    assert b.join().result.leader == b.member_id
-
-
 def test_pending_member_expires(context: Context) -> None:
     """A pending member that does not join within the session timeout is removed."""
     (a,) = context.stable_group("A")
@@ -146,32 +95,6 @@ def test_pending_member_expires(context: Context) -> None:
     assert joining.answered
     assert b.join().result.error_code == 25
     assert context.event("pending_member_expired")["client_id"] == "B"
-
-
-def test_static_member_expires(context: Context) -> None:
-    """When a static member expires, its instance id is free again."""
-    a = context.member("A", instance="i-A")
-    b = context.member("B", instance="i-B", session_ms=1_500)
-    context.form([a, b])
-    context.sleep(1_500)
-    assert (a.heartbeat(), b.heartbeat(), b.join().result.error_code) == (27, 25, 25)
-
-
-def test_rejoin_that_is_answered_at_once(context: Context) -> None:
-    """A rejoin that is answered at once does not change the session timeout."""
-    a, b = context.stable_group("A", "B", session_ms=20_000)
-    b.join(session_ms=1_000)
-    context.sleep(2_500)
-    assert (a.heartbeat(), b.heartbeat()) == (0, 0)
-
-
-def test_rejoin_with_a_shorter_session(context: Context) -> None:
-    """In a rebalance the new timeout counts, from the next sign of life on."""
-    a, b = context.stable_group("A", "B", session_ms=20_000)
-    b.join(session_ms=1_000, protocols=[("range", b"new")])
-    a.join()
-    context.sleep(1_000)
-    assert (a.heartbeat(), b.heartbeat()) == (27, 25)
 
 
 def test_new_member_that_waits_too_long() -> None:

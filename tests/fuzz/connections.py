@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.fuzz.memory_cluster import Transport, World, play, topic_id
+from tests.fuzz.memory_cluster import World, play, topic_id
 from tests.fuzz.messages import Pool, mutated
 from tests.fuzz.target import Target
 from tests.log.storage import temporary_folder
 from tests.protocol.strategies import filled
+from tests.wire.memory import Transport
 from tests.wire.requests import join_group, produce, sync_group
 
 from kohort.broker import long_work

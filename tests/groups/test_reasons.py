@@ -8,20 +8,14 @@ from typing import Any
 
 import pytest
 from tests.wire.client import WireClient, connected, served
+from tests.wire.requests import join_group, sync_group
 
 from kohort.broker import telemetry
 from kohort.broker.server import Broker
-from kohort.protocol.apis.k11_join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
+from kohort.protocol.apis.k11_join_group import JoinGroupResponse
 from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from kohort.protocol.apis.k14_sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
 from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
+from kohort.protocol.slotted import replace
 
 
 @pytest.fixture
@@ -55,17 +49,15 @@ async def join(
     reason: str | None,
     *,
     member_id: str = "",
-    instance: str | None = None,
     metadata: bytes = b"",
     version: int = 9,
 ) -> JoinGroupResponse:
     """A JoinGroup with a reason; a second one if it is answered with an id."""
-    protocols = [JoinGroupRequestProtocol("range", metadata)]
     while True:
-        request = JoinGroupRequest(
-            "g", 10_000, 10_000, member_id, instance, "consumer", protocols, reason
+        asked = join_group(member_id=member_id, protocols=[("range", metadata)])
+        answer: JoinGroupResponse = await client.call(
+            "JoinGroup", version, replace(asked, reason=reason)
         )
-        answer: JoinGroupResponse = await client.call("JoinGroup", version, request)
         if answer.error_code != 79:
             return answer
         member_id = answer.member_id
@@ -73,15 +65,8 @@ async def join(
 
 async def sync(client: WireClient, joined: JoinGroupResponse) -> Any:
     """The leader's SyncGroup; every assignment is "mine"."""
-    request = SyncGroupRequest(
-        "g",
-        joined.generation_id,
-        joined.member_id,
-        None,
-        "consumer",
-        "range",
-        [SyncGroupRequestAssignment(m.member_id, b"mine") for m in joined.members],
-    )
+    shares = {member.member_id: b"mine" for member in joined.members}
+    request = sync_group(joined.member_id, joined.generation_id, assignments=shares)
     return await client.call("SyncGroup", 5, request)
 
 

@@ -23,8 +23,6 @@ from kohort.broker.transactions.events import HoldTransaction, ReleaseTransactio
 from kohort.broker.transactions.state import PREPARE_COMMIT
 from kohort.protocol.apis.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
 )
 from kohort.protocol.apis.k66_list_transactions import ListTransactionsRequest
 from kohort.protocol.errors import ErrorCode
@@ -97,19 +95,6 @@ async def test_another_node_is_not_the_coordinator() -> None:
             assert await producer.init(0) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-async def test_partitions_that_do_not_exist() -> None:
-    """Nothing is added; the others were not attempted."""
-    async with cluster(1) as broker, connected(broker) as client:
-        broker.cluster.create_topic("t", 1)
-        producer = Producer(client)
-        await producer.init()
-        assert await producer.add("t", 0, 1) == [
-            ErrorCode.OPERATION_NOT_ATTEMPTED,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ]
-        assert await producer.state() == "Empty"
-
-
 async def test_too_many_partitions_at_once() -> None:
     """None is added; a partition that is named twice counts once."""
     async with cluster(1) as broker, connected(broker) as client:
@@ -121,30 +106,6 @@ async def test_too_many_partitions_at_once() -> None:
         assert await producer.state() == "Empty"
         assert await producer.add("t", *range(MOST), 0) == [0] * (MOST + 1)
         assert await producer.state() == "Ongoing"
-
-
-async def test_several_transactions_in_one_request() -> None:
-    """A broker asks about those of many producers (KIP-890)."""
-    async with cluster(1) as broker, connected(broker) as client:
-        broker.cluster.create_topic("t", 1)
-        one, two = Producer(client, "one"), Producer(client, "two")
-        for each in (one, two):
-            await each.init()
-        await one.add()
-        topics = [AddPartitionsToTxnTopic("t", [0])]
-        rows = [
-            AddPartitionsToTxnTransaction(p.id, p.producer_id, p.epoch, True, topics)
-            for p in (one, two)
-        ]
-        request = AddPartitionsToTxnRequest(rows)
-        answer = await client.call("AddPartitionsToTxn", 4, request)
-        codes = {
-            row.transactional_id: row.topic_results[0]
-            .results_by_partition[0]
-            .partition_error_code
-            for row in answer.results_by_transaction
-        }
-        assert codes == {"one": 0, "two": ErrorCode.TRANSACTION_ABORTABLE}
 
 
 async def test_helpful_strictness_answers_no_transactions() -> None:

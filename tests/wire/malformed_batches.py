@@ -96,6 +96,7 @@ def batch(
     *,
     attributes: int = 0,
     base_offset: int = 0,
+    epoch: int = -1,
     last_delta: int | None = None,
     max_time: int | None = None,
     producer: tuple[int, int, int] = NO_PRODUCER,
@@ -110,7 +111,7 @@ def batch(
     covered = _COVERED(*fields) + data
     length = len(covered) + 9 if length is None else length
     crc = crc32c(covered) if crc is None else crc
-    return _UP_TO_CRC(base_offset, length, -1, magic) + crc.to_bytes(4) + covered
+    return _UP_TO_CRC(base_offset, length, epoch, magic) + crc.to_bytes(4) + covered
 
 
 def packed(now_ms: int, codec: int, data: bytes, count: int = 3) -> bytes:

@@ -14,7 +14,13 @@ import asyncio
 import sys
 
 from tests.conformance.differential.profiles import PROFILES
-from tests.conformance.differential.run import JOBS, compare, judge_of, say
+from tests.conformance.differential.run import (
+    JOBS,
+    compare,
+    judge_of,
+    say,
+    targets_of,
+)
 
 
 async def main() -> int:
@@ -41,7 +47,8 @@ async def main() -> int:
         return 0
     if arguments.broker is None:
         parser.error("two brokers are needed")
-    judge = await judge_of(arguments.reference, arguments.broker, profile)
+    targets = await targets_of(arguments.reference, arguments.broker)
+    judge = judge_of(targets, profile)
     seeds = range(arguments.seed, arguments.seed + arguments.sequences)
     findings = await compare(
         judge, profile, seeds, jobs=arguments.jobs, shown=arguments.show

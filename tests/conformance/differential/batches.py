@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import struct
 import time
 from collections.abc import Callable
 from typing import Any
+
+from tests.wire import malformed_batches
+from tests.wire.malformed_batches import CONTROL, NULL, TRANSACTIONAL, sized, varint
 
 from kohort.protocol import compression
 from kohort.protocol.records import (
@@ -16,21 +18,22 @@ from kohort.protocol.records import (
     LOG_APPEND_TIME,
     crc_of,
 )
-from kohort.protocol.varints import varint
 
 OLDER_MS, LATER_MS = 10**7, 10**8
 """Less than `segment.ms`: a fetch ends with a segment, and Kafka begins another one for
 a record that is this much later than the segment's first one."""
-_ATTRIBUTES = {"control": 0x20, "transactional": 0x10, "append time": 0x08}
-_FIELD = {
-    "length": 1,
-    "magic": 3,
-    "count": 12,
-    "last delta": 6,
-    "base offset": 0,
-    "epoch": 2,
+_ATTRIBUTES = {"control": CONTROL, "transactional": TRANSACTIONAL, "append time": 8}
+_HEADERS = {
+    "length 0": {"length": 0},
+    "magic 0": {"magic": 0},
+    "magic 1": {"magic": 1},
+    "magic 3": {"magic": 3},
+    "base offset 7": {"base_offset": 7},
+    "epoch 7": {"epoch": 7},
+    "crc": {"crc": 5},
+    "codec 5": {"attributes": 5},
 }
-"""Fields of the header that faults change, by their position in it."""
+"""The fields of the header that a fault sets."""
 
 
 def batch(now_ms: int, step: dict[str, Any], producer: tuple[int, int, int]) -> bytes:
@@ -50,70 +53,46 @@ def batch(now_ms: int, step: dict[str, Any], producer: tuple[int, int, int]) -> 
         "later": now_ms + LATER_MS,
         "none": -1,
     }
-    at = times[step["times"]]
-    payload = b"".join(
-        _record(number, step, fault) for number in range(step["records"])
-    )
+    at, count = times[step["times"]], step["records"]
+    payload = b"".join(_record(number, step, fault) for number in range(count))
     if fault == "no records":
         payload = b""
-    codec = 0 if fault == "codec lies" else step["codec"]
-    body = compression.compress(codec, payload)
-    attributes = (step["codec"] or (fault == "codec lies")) | _ATTRIBUTES.get(fault, 0)
-    if fault == "codec 5":
-        attributes = 5
-    highest = at + 5 if fault == "max timestamp" else at
-    fields: list[int] = [
-        0,
-        HEADER_SIZE - 12 + len(body),
-        -1,
-        2,
-        0,
-        attributes,
-        step["records"] - 1,
-        at,
-        highest,
-        *producer,
-        step["records"],
-    ]
-    made = _sealed(fields, body, fault)
+    # In a compressed batch Kafka does not detect a wrong length.
+    codec = 0 if fault == "record length" else step["codec"]
+    named = codec or int(fault == "codec lies")
+    body = compression.compress(0 if fault == "codec lies" else codec, payload)
+    fields: dict[str, Any] = {
+        "attributes": named | _ATTRIBUTES.get(fault, 0),
+        "max_time": at + 5 if fault == "max timestamp" else at,
+        "producer": producer,
+    } | _HEADERS.get(fault, {})
+    if fault in ("length +1", "length -1"):
+        fields["length"] = HEADER_SIZE - 12 + len(body) + int(fault[-2:])
+    name, _, more = fault.rpartition(" ")
+    if name in ("count", "last delta"):
+        wrong = 0 if more == "0" else int(more) + (count - (name != "count"))
+        fields |= {"last_delta": count - 1, name.replace(" ", "_"): wrong}
+    made = malformed_batches.batch(at, body, fields.pop("count", count), **fields)
     if fault == "trailing":
-        return made + b"\0" * 5
+        return made + bytes(5)
     if fault == "cut":
         return made[:-1]
     return made * 2 if fault == "two batches" else made
 
 
-def _sealed(fields: list[int], body: bytes, fault: str) -> bytes:
-    name, _, value = fault.rpartition(" ")
-    position = _FIELD.get(name)
-    if position is not None:
-        number = int(value)
-        fields[position] = number + (fields[position] if value[0] in "+-" else 0)
-    made = bytearray(HEADER.pack(*fields) + body)
-    crc = crc_of(memoryview(made)[21:]) ^ (fault == "crc")
-    struct.pack_into(">I", made, 17, crc)
-    return bytes(made)
-
-
 def _record(number: int, step: dict[str, Any], fault: str) -> bytes:
-    delta = number
-    if fault == "first delta 1":
-        delta = number + 1
+    delta = number + (fault == "first delta 1")
     if fault == "deltas down":
         delta = step["records"] - 1 - number
-    body: bytes
-    key = b"k%d" % number if step["keys"] else None
-    value = b"v" * step["bytes"]
-    body = b"\1" if fault == "record attributes" else b"\0"
-    body += varint(0) + varint(delta)
-    body += varint(-1) if key is None else varint(len(key)) + key
-    body += varint(len(value)) + value
-    if fault == "header key null":
-        body += varint(1) + varint(-1) + varint(0)
-    else:
-        body += varint(0)
-    length: bytes = varint(len(body) + (fault == "record length"))
-    return (b"\xff" * 6 if fault == "varint long" else length) + body
+    record = malformed_batches.body(
+        varint(delta),
+        key=sized(b"k%d" % number) if step["keys"] else NULL,
+        value=sized(b"v" * step["bytes"]),
+        headers=varint(1) + NULL + varint(0) if fault == "header key null" else b"\0",
+        attributes=b"\1" if fault == "record attributes" else b"\0",
+    )
+    size = varint(len(record) + (fault == "record length"))
+    return (b"\xff" * 6 if fault == "varint long" else size) + record
 
 
 def _has_producer(producer_id: int) -> bool:

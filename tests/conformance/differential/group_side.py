@@ -7,11 +7,11 @@ from typing import Any
 
 from tests.conformance.connection import Call
 from tests.conformance.differential.group_steps import ACTORS, INSTANCES, PROTOCOLS
-from tests.conformance.differential.request import Connections, Request
+from tests.conformance.differential.request import Request
 from tests.conformance.differential.sequence import Step
-from tests.conformance.env import Env, Target
+from tests.conformance.differential.side import Side
+from tests.conformance.env import Env, Stage
 from tests.conformance.member import meta
-from tests.conformance.symbols import render
 
 TOPICS = ["differential-t", "differential-u"]
 """Topics of commits; every sequence has a separate group, so they can share the topics.
@@ -49,23 +49,14 @@ class Actor:
         self.generation = -1
 
 
-class GroupSide:
-    """See `Side`.
+class GroupSide(Side):
+    """See `Side`."""
 
-    Args:
-        target: the broker.
-    """
-
-    def __init__(self, target: Target) -> None:
-        self.env = Env(target)
-        self.connections = Connections(self.env)
+    def __init__(self, target: Stage) -> None:
+        super().__init__(target)
         self.group = self.env.group()
         self.env.symbols.literal(MADE_UP)
         self.actors = {name: Actor(name) for name in ACTORS}
-
-    async def end(self) -> None:
-        """Closes all connections."""
-        await self.env.close()
 
     # -- steps
 
@@ -219,11 +210,9 @@ class GroupSide:
 
     # -- responses
 
-    def absorb(self, request: Request) -> None:
+    def answered(self, request: Request, body: dict[str, Any] | None) -> None:
         """Updates the process from a response, unless it has restarted since."""
         actor = self.actors[request.who]
-        assert request.call is not None
-        body = request.call.future.result().body
         is_join, is_sync = request is actor.joining, request is actor.syncing
         if is_join:
             actor.joining = None
@@ -253,33 +242,25 @@ class GroupSide:
         actor.protocol = body["protocol_name"] or "x"
         actor.leads = code == 0 and body["leader"] == body["member_id"]
 
-    def shown(self, request: Request) -> Any:
-        """A response, with symbols for ids."""
-        assert request.call is not None
-        outcome = request.call.future.result()
-        if outcome.body is None:
-            return f"{outcome.status} {outcome.detail}"
-        body = dict(outcome.body)
+    def told(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
+        """The response without other runs' groups, and ids that nobody has."""
         if request.api == "ListGroups":
             own = [g for g in body["groups"] if g["group_id"] == self.group]
             body["groups"] = own
         known = self.env.symbols.knows
         if request.api == "JoinGroup" and not known(body["member_id"] or ""):
             body["member_id"] = ""
-        return render(body, self.env.symbols, response=True)
+        return body
 
     async def state(self) -> Any:
         """The result of DescribeGroups, without member ids."""
         wanted = {"groups": [self.group]}
-        request = Request("watcher", "DescribeGroups", 6, wanted)
-        await self.connections.send(request)
-        assert request.call is not None
-        body = (await request.call.wait())["groups"][0]
+        look = Request("watcher", "DescribeGroups", 6, wanted)
+        (found,) = (await self.ask(look))[0]["groups"]
         members = [
-            {k: v for k, v in m.items() if k != "member_id"} for m in body["members"]
+            {k: v for k, v in m.items() if k != "member_id"} for m in found["members"]
         ]
-        shown = {**body, "members": members}
-        return render(shown, self.env.symbols, response=True)
+        return self.rendered(found | {"members": members})
 
     async def keep_alive(self, step: Step) -> None:
         """Sends a heartbeat for each actor that a wait keeps alive."""
@@ -288,13 +269,10 @@ class GroupSide:
             for actor in map(self.actors.__getitem__, step["alive"])
             if actor.member_id
         ]
-        await self.connections.send(*beats)
-        for beat in beats:
-            assert beat.call is not None
-            await beat.call.wait()
+        await self.ask(*beats)
 
 
-async def make_topics(target: Target) -> None:
+async def make_topics(target: Stage) -> None:
     """Creates the topics of all sequences."""
     env = Env(target)
     try:

@@ -1,10 +1,11 @@
-"""Makes random sequences of group requests."""
+"""Random sequences of group requests."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from typing import Any
 
+from tests.conformance.differential.draw import Kinds, kind, maybe, number, often, one
 from tests.conformance.differential.profiles import TIMER_MS, Profile
 from tests.conformance.differential.sequence import Sequence, Step
 
@@ -18,147 +19,97 @@ METADATA = [0, 0, 0, TOO_LARGE - 1, TOO_LARGE]
 BURST = 5
 """Steps between two waits in which timers fire."""
 
-_WEIGHTS = {
-    "advance": 40,
-    "join": 8,
-    "sync": 5,
-    "heartbeat": 5,
-    "leave": 7,
-    "batch": 2,
-    "commit": 8,
-    "fetch": 2,
-    "offset_delete": 3,
-    "delete": 2,
-    "list": 0.4,  # has all groups of the broker
-    "restart": 3,
-    "together": 5,
-}
 _NEVER_TOGETHER = {"restart", "together"}
+_GENERATION = often({0: 12, -1: 1, 1: 1, "none": 1})
 
 
 def sequence(rng: random.Random, profile: Profile) -> Sequence:
     """A sequence for the profile."""
     is_quick = rng.random() < profile.quick
-    make = _Maker(rng, profile, is_quick)
+    actors = rng.sample(ACTORS, rng.choice([2, 3, 4, 5]))
+    rebalance_ms = TIMER_MS if is_quick and rng.random() < 0.7 else 60_000
+    kinds = _kinds(profile, actors, rebalance_ms)
+
+    def step() -> Step:
+        return kinds.step(rng, one(*actors))
+
     if not is_quick:
-        return Sequence([make.any_step() for _ in range(rng.randint(8, 40))])
+        return Sequence([step() for _ in range(rng.randint(8, 40))])
     steps: list[Step] = []
     for _ in range(rng.randint(2, 5)):
-        steps += [make.any_step() for _ in range(rng.randint(2, BURST))]
-        steps.append(make.wait())
+        steps += [step() for _ in range(rng.randint(2, BURST))]
+        # A wait for all timers, except those of members that keep heartbeating.
+        alive = rng.sample(actors, rng.randint(0, len(actors)))
+        steps.append({"do": "wait", "actor": "".join(alive[:1]), "alive": alive})
     timers = {TIMER_MS, profile.delay_ms} - {0}
     return Sequence(steps, tuple(sorted(timers)))
 
 
-class _Maker:
-    """Makes steps for one sequence.
+def _commit(rng: random.Random) -> Step:
+    """Partitions, and the length of their metadata."""
+    partitions = rng.sample([0, 1, 9], rng.randint(1, 2))
+    metadata = rng.choice(METADATA)
+    if metadata == TOO_LARGE and 1 not in partitions:
+        # Kafka creates a group for a commit even if it refuses all offsets, and
+        # shows it after a record of any other group in the same partition.
+        partitions.append(1)
+    return {"partitions": partitions, "metadata": metadata}
 
-    Args:
-        rng: makes the choices.
-        profile: of the brokers.
-        is_quick: whether timers fire.
-    """
 
-    def __init__(self, rng: random.Random, profile: Profile, is_quick: bool) -> None:
-        self.rng = rng
-        self.profile = profile
-        self.actors = rng.sample(ACTORS, rng.choice([2, 3, 4, 5]))
-        self.rebalance_ms = TIMER_MS if is_quick and rng.random() < 0.7 else 60_000
-
-    def any_step(self, but: frozenset[str] | set[str] = frozenset()) -> Step:
-        """A step of any kind, or of any except these."""
-        kinds = {k: w for k, w in _WEIGHTS.items() if k not in but}
-        (kind,) = self.rng.choices(list(kinds), list(kinds.values()))
-        step: Step = {"do": kind, "actor": self.rng.choice(self.actors)}
-        made: Callable[[], Step] | None = getattr(self, f"_{kind}", None)
-        return step | made() if made else step
-
-    def wait(self) -> Step:
-        """A wait for all timers, except those of members that keep heartbeating."""
-        alive = self.rng.sample(self.actors, self.rng.randint(0, len(self.actors)))
-        return {"do": "wait", "actor": alive[0] if alive else "", "alive": alive}
-
-    # -- the fields of each kind
-
-    def _together(self) -> Step:
-        count = self.rng.choice([2, 2, 3])
-        return {"steps": [self.any_step(_NEVER_TOGETHER) for _ in range(count)]}
-
-    def _restart(self) -> Step:
-        return {"forgets": self.rng.random() < 0.7}
-
-    def _named(self) -> Step:
-        """The member fields of a request: 1 in 4 is unusual."""
-        odd = self.rng.random() < 0.25
-        return {
-            "id": self.rng.choice(["", "made-up", "old", "other"]) if odd else "own",
-            "other": self.rng.choice(self.actors),
-            "instance": self.rng.choices(
-                ["own", "none", "i-S", "i-unknown"], [12, 2, 1, 1]
-            )[0],
-        }
-
-    def _generation(self) -> int | str:
-        kinds: list[int | str] = [0, -1, 1, "none"]
-        return self.rng.choices(kinds, [12, 1, 1, 1])[0]
-
-    def _advance(self) -> Step:
-        version = self.rng.choices([0, 1, 3, 4, 5, 7, 8, 9], [1, 1, 3, 2, 2, 1, 2, 8])[
-            0
-        ]
-        return {
-            "version": version,
-            "rebalance": self.rebalance_ms,
-            "session": self.rng.choice(self.profile.sessions_ms[:-1]),
-            "protocols": 0,
-        }
-
-    def _join(self) -> Step:
-        return (
-            self._advance()
-            | self._named()
-            | {
-                "protocols": self.rng.randrange(len(PROTOCOLS)),
-                "meta": self.rng.choice(["m", "m", "n"]),
-                "type": self.rng.choices(["consumer", "connect", ""], [20, 1, 1])[0],
-                "session": self.rng.choice(self.profile.sessions_ms),
-            }
-        )
-
-    def _sync(self) -> Step:
-        return self._named() | {
-            "generation": self._generation(),
-            "version": self.rng.randint(0, 5),
-            "protocol": self.rng.choices(["own", "other", None], [10, 1, 1])[0],
-        }
-
-    def _heartbeat(self) -> Step:
-        version = self.rng.randint(0, 4)
-        return self._named() | {"generation": self._generation(), "version": version}
-
-    def _commit(self) -> Step:
-        partitions = self.rng.sample([0, 1, 9], self.rng.randint(1, 2))
-        metadata = self.rng.choice(METADATA)
-        if metadata == TOO_LARGE and 1 not in partitions:
-            # Kafka creates a group for a commit even if it refuses all offsets, and
-            # shows it after a record of any other group in the same partition.
-            partitions.append(1)
-        return self._named() | {
-            "generation": self._generation(),
-            "version": self.rng.randint(2, 9),
-            "partitions": partitions,
-            "metadata": metadata,
-        }
-
-    def _leave(self) -> Step:
-        return self._named() | {"version": self.rng.randint(0, 5)}
-
-    def _batch(self) -> Step:
-        members = [
-            (self.rng.choice(self.actors), self.rng.choice(["own", "instance", "odd"]))
-            for _ in range(self.rng.randint(1, 3))
-        ]
-        return {"version": self.rng.randint(3, 5), "members": members}
-
-    def _list(self) -> Step:
-        return {"version": self.rng.randint(0, 5)}
+def _kinds(profile: Profile, actors: list[str], rebalance_ms: int) -> Kinds:
+    some = one(*actors)
+    advance: dict[str, Any] = {
+        "version": often({0: 1, 1: 1, 3: 3, 4: 2, 5: 2, 7: 1, 8: 2, 9: 8}),
+        "rebalance": one(rebalance_ms),
+        "session": one(*profile.sessions_ms[:-1]),
+        "protocols": one(0),
+    }
+    # The member in a request: 1 in 4 is unusual.
+    named: dict[str, Any] = {
+        "id": maybe(0.25, one("", "made-up", "old", "other"), "own"),
+        "other": some,
+        "instance": often({"own": 12, "none": 2, "i-S": 1, "i-unknown": 1}),
+    }
+    of_generation = named | {"generation": _GENERATION}
+    kinds = Kinds(
+        advance=kind(40, advance),
+        join=kind(
+            8,
+            advance,
+            named,
+            protocols=number(0, len(PROTOCOLS) - 1),
+            meta=one("m", "m", "n"),
+            type=often({"consumer": 20, "connect": 1, "": 1}),
+            session=one(*profile.sessions_ms),
+        ),
+        sync=kind(
+            5,
+            of_generation,
+            version=number(0, 5),
+            protocol=often({"own": 10, "other": 1, None: 1}),
+        ),
+        heartbeat=kind(5, of_generation, version=number(0, 4)),
+        leave=kind(7, named, version=number(0, 5)),
+        batch=kind(
+            2,
+            version=number(3, 5),
+            members=lambda rng: [
+                (some(rng), rng.choice(["own", "instance", "odd"]))
+                for _ in range(rng.randint(1, 3))
+            ],
+        ),
+        commit=kind(8, of_generation, {"*": _commit}, version=number(2, 9)),
+        fetch=kind(2),
+        offset_delete=kind(3),
+        delete=kind(2),
+        list=kind(0.4, version=number(0, 5)),  # has all groups of the broker
+        restart=kind(3, forgets=often({True: 7, False: 3})),
+        together=kind(
+            5,
+            steps=lambda rng: [
+                kinds.step(rng, some, but=_NEVER_TOGETHER)
+                for _ in range(rng.choice([2, 2, 3]))
+            ],
+        ),
+    )
+    return kinds

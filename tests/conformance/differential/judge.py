@@ -21,10 +21,12 @@ from tests.conformance.differential.lockstep import (
     play,
 )
 from tests.conformance.differential.sequence import Sequence
-from tests.conformance.env import Target
+from tests.conformance.env import Stage
 
 TRIES = 4
 AGAIN = 2
+RUNS = 40
+"""Runs of the reference for requests that are sent together."""
 FIRST = 6
 """Runs of the reference before all others."""
 ENOUGH = 20
@@ -55,18 +57,18 @@ class Judge:
         broker: compared with it.
         make: a side for a broker.
         gate: limits the number of sequences at work at a time.
-        runs: number of reference runs for requests that are sent together.
+        runs: see `RUNS`.
         counted: number of each verdict; "races" are different outcomes that the
             reference has, too, "unjudged" those after steps that hardly ever end in the
             same way.
         slow: the sequences that were slow in each try.
     """
 
-    reference: Target
-    broker: Target
+    reference: Stage
+    broker: Stage
     make: MakeSide
     gate: asyncio.Semaphore
-    runs: int = 40
+    runs: int = RUNS
     counted: Counter[str] = field(default_factory=Counter)
     slow: list[Sequence] = field(default_factory=list)
 

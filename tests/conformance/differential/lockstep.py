@@ -1,4 +1,4 @@
-"""Plays one sequence on several brokers at once, a step at a time.
+"""Plays one sequence on one stage or several at once, a step at a time.
 
 After each step all brokers have to agree within `AGREE_S` seconds on the answered
 requests, the responses, and the state. Between the steps of a burst no timer fires, see
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import time
 from collections.abc import Callable
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from typing import Any
 from tests.conformance.differential.request import Request
 from tests.conformance.differential.sequence import Sequence, Step
 from tests.conformance.differential.side import Side
-from tests.conformance.env import Target
+from tests.conformance.env import Stage
 from tests.conformance.symbols import render
 
 AGREE_S = 1.5
@@ -117,11 +116,11 @@ class Played:
         return any(moment.step["do"] == "together" for moment in self.moments)
 
 
-MakeSide = Callable[[Target], Side]
+MakeSide = Callable[[Stage], Side]
 
 
 async def play(
-    targets: Several[Target],
+    targets: Several[Stage],
     make: MakeSide,
     sequence: Sequence,
     gate: asyncio.Semaphore,
@@ -158,6 +157,7 @@ class _Run:
         self._sequence = sequence
         self._gate = gate
         self._order = order
+        self._loop = asyncio.get_running_loop()
         self._burst_began = 0.0
         self._open: dict[str, list[Request]] = {}
         """Unanswered requests, one for each side, by label."""
@@ -165,7 +165,7 @@ class _Run:
     async def steps(self) -> str:
         """Plays all steps; returns the verdict."""
         await self._gate.acquire()
-        self._burst_began = time.monotonic()
+        self._burst_began = self._loop.time()
         try:
             return await self._steps()
         finally:
@@ -175,7 +175,7 @@ class _Run:
         for number, step in enumerate(self._sequence.steps, 1):
             if step["do"] == "wait":
                 await self._wait(step)
-                self._burst_began = time.monotonic()
+                self._burst_began = self._loop.time()
                 moment = Moment(number, step, [f"wait; heartbeats of {step['alive']}"])
             elif self._elapsed_s > self._sequence.burst_s:
                 return SLOW
@@ -197,7 +197,7 @@ class _Run:
     @property
     def _elapsed_s(self) -> float:
         """Since the burst began."""
-        return time.monotonic() - self._burst_began
+        return self._loop.time() - self._burst_began
 
     # -- sending
 
@@ -234,7 +234,7 @@ class _Run:
     async def _wait(self, step: Step) -> None:
         """Waits until nothing has changed for `quiet_s`: then no timer is left."""
         self._gate.release()
-        now = changed = time.monotonic()
+        now = changed = self._loop.time()
         end = now + WAIT_MOST_S
         before: Any = None
         await self._keep_alive(step)
@@ -243,7 +243,7 @@ class _Run:
                 await asyncio.sleep(BEAT_S)
                 await self._keep_alive(step)
             seen = await self._look()
-            now = time.monotonic()
+            now = self._loop.time()
             if seen != before:
                 before, changed = seen, now
             is_over = now - changed > self._sequence.quiet_s or now > end
@@ -272,7 +272,7 @@ class _Run:
         need not agree, and the step ends when nothing changes any more.
         """
         calm_until = self._burst_began + self._sequence.calm_s - LOOK_S
-        deadline = min(time.monotonic() + AGREE_S, calm_until)
+        deadline = min(self._loop.time() + AGREE_S, calm_until)
         before: Any = None
         still = 0
         while True:
@@ -291,7 +291,7 @@ class _Run:
             if is_together and not is_open and still >= STILL:
                 return states
             # The first look may have overtaken the request on a busy machine.
-            if time.monotonic() > deadline and (still or self._sequence.timers_ms):
+            if self._loop.time() > deadline and (still or self._sequence.timers_ms):
                 return states
             before = seen
             await asyncio.sleep(LOOK_S)

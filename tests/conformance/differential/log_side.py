@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from dataclasses import dataclass
@@ -11,16 +10,16 @@ from typing import Any
 
 from tests.conformance.differential import batches
 from tests.conformance.differential.log_steps import ACTORS
-from tests.conformance.differential.request import Connections, Request
+from tests.conformance.differential.request import Request
 from tests.conformance.differential.sequence import Step
-from tests.conformance.env import Env, Target
-from tests.conformance.symbols import render
-from tests.patience import PATIENCE_S
+from tests.conformance.differential.side import TopicSide, following
+from tests.conformance.env import Stage
+from tests.conformance.producing import produce_fields
 
 UNKNOWN_PRODUCER = 987_654_321
 UNKNOWN_SESSION = 123_456_789
 PARK_MS = 20_000
-PARTITIONS = 2
+
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 """Time limit for a new topic to have a leader."""
 
@@ -40,34 +39,15 @@ class Actor:
     session_epoch: int = 0
 
 
-class LogSide:
-    """See `Side`.
+class LogSide(TopicSide):
+    """See `Side`."""
 
-    Args:
-        target: the broker.
-    """
-
-    def __init__(self, target: Target) -> None:
-        self.env = Env(target)
-        self.connections = Connections(self.env)
-        self.topic = self.env.fresh_topic_name("t")
+    def __init__(self, target: Stage) -> None:
+        super().__init__(target)
         self.actors = {name: Actor(name) for name in ACTORS}
         self._config: dict[str, str] = {}
-        self._is_made = False
         self._start = 0
         self._end = 0
-
-    async def end(self) -> None:
-        """Deletes the topic, and closes all connections."""
-        fields = {"topic_names": [self.topic], "timeout_ms": 5000}
-        await self._ask("DeleteTopics", 3, fields)
-        await self.env.close()
-
-    async def _ask(self, api: str, version: int, fields: dict[str, Any]) -> Any:
-        request = Request("watcher", api, version, fields)
-        await self.connections.send(request)
-        assert request.call is not None
-        return await request.call.wait()
 
     def requests(self, step: Step) -> list[Request]:
         """The request of a step."""
@@ -80,15 +60,9 @@ class LogSide:
         self.actors[step["actor"]] = Actor(step["actor"])
 
     def _topic(self, actor: Actor, step: Step) -> Request:
-        self._config, self._is_made = step["config"], True
-        topic = {
-            "name": self.topic,
-            "num_partitions": PARTITIONS,
-            "replication_factor": 1,
-            "configs": [{"name": n, "value": v} for n, v in self._config.items()],
-        }
-        fields = {"topics": [topic], "timeout_ms": 10_000}
-        return Request(actor.name, "CreateTopics", 4, fields)
+        self._config, self.is_made = step["config"], True
+        configs = [{"name": n, "value": v} for n, v in self._config.items()]
+        return Request(actor.name, "CreateTopics", 4, self.creation(configs=configs))
 
     # -- producing
 
@@ -112,17 +86,7 @@ class LogSide:
         records = batches.batch(now_ms, step, self._producer(actor, step))
         partition = 9 if step["where"] == "partition 9" else 0
         topic = "no-such-topic" if step["where"] == "no topic" else self.topic
-        fields = {
-            "transactional_id": None,
-            "acks": step["acks"],
-            "timeout_ms": 5000,
-            "topic_data": [
-                {
-                    "name": topic,
-                    "partition_data": [{"index": partition, "records": records}],
-                }
-            ],
-        }
+        fields = produce_fields(topic, (partition, records), acks=step["acks"])
         ignored = ("do", "actor", "version")
         told = {k: v for k, v in step.items() if k not in ignored}
         waits = step["acks"] == 0
@@ -133,14 +97,7 @@ class LogSide:
         wanted = step.get("producer")
         if wanted is None or actor.producer_id < 0:
             return -1, -1, -1
-        sequence = {
-            "next": actor.sequence,
-            "same": actor.last,
-            "gap": actor.sequence + 3,
-            "back": actor.sequence - 1,
-            "zero": 0,
-            "none": -1,
-        }[wanted["sequence"]]
+        sequence = following(wanted["sequence"], actor.sequence, actor.last)
         is_own = wanted["id"] == "own"
         producer_id = actor.producer_id if is_own else UNKNOWN_PRODUCER
         return producer_id, actor.epoch + wanted["epoch"], sequence
@@ -259,16 +216,11 @@ class LogSide:
 
     # -- responses
 
-    def plan(self, request: Request) -> None:
-        """Does nothing: there is nothing to remember."""
-
-    def absorb(self, request: Request) -> None:
+    def answered(self, request: Request, body: dict[str, Any] | None) -> None:
         """Updates the process from a response."""
-        actor = self.actors[request.who]
-        assert request.call is not None
-        body = request.call.future.result().body
         if body is None:
             return
+        actor = self.actors[request.who]
         if request.api == "InitProducerId" and not int(body["error_code"]):
             actor.producer_id, actor.epoch = body["producer_id"], body["producer_epoch"]
             actor.sequence = 0
@@ -280,7 +232,7 @@ class LogSide:
     def _produced(self, actor: Actor, request: Request, body: dict[str, Any]) -> None:
         (answered,) = body["responses"][0]["partition_responses"]
         told = request.told or {}
-        wanted = told.get("producer", {}).get("sequence")
+        wanted = (told.get("producer") or {}).get("sequence")
         if int(answered["error_code"]) or wanted in (None, "same"):
             return
         actor.last = actor.sequence
@@ -295,22 +247,14 @@ class LogSide:
             actor.session = body["session_id"]
             actor.session_epoch = request.fields["session_epoch"] + 1
 
-    def shown(self, request: Request) -> Any:
-        """A response, with records shown as their batches."""
-        assert request.call is not None
-        outcome = request.call.future.result()
-        if outcome.body is None:
-            return f"{outcome.status} {outcome.detail}"
-        return render(self._plain(outcome.body), self.env.symbols, response=True)
-
-    def _plain(self, value: Any, key: str = "") -> Any:
+    def plain(self, value: Any, key: str = "") -> Any:
         """A message without the values that differ from run to run."""
         if isinstance(value, dict):
-            return {k: self._plain(v, k) for k, v in value.items()}
+            return {k: self.plain(v, k) for k, v in value.items()}
         if key == "records":
             return {"batches": batches.shown(value, "compression.type" in self._config)}
         if isinstance(value, (list, tuple)):
-            return [self._plain(each) for each in value]
+            return [self.plain(each) for each in value]
         if isinstance(value, datetime):
             return batches.shown_time(int(value.timestamp() * 1000))
         if isinstance(value, uuid.UUID):
@@ -325,26 +269,25 @@ class LogSide:
 
     async def state(self) -> Any:
         """The start and the end of the partition, and the end of the other one."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            asked = [(0, EARLIEST), (0, LATEST), (1, LATEST)]
-            found = [await self._end_at(*each) for each in asked]
-            if not any(code for code, _ in found):
-                self._start, self._end = found[0][1], found[1][1]
-                return found
-            # Kafka creates a topic a little later than it answers.
-            if not self._is_made or time.monotonic() > deadline:
-                return found
-            await asyncio.sleep(0.05)
+        looks = [_end_of(*each) for each in ((0, EARLIEST), (0, LATEST), (1, LATEST))]
+        for look in looks:
+            look.fields["topics"][0]["name"] = self.topic
+        rows = [
+            body["topics"][0]["partitions"][0]
+            for body in await self.settled(*looks, codes=_codes)
+        ]
+        found = [(int(row["error_code"]), int(row["offset"])) for row in rows]
+        if not any(code for code, _ in found):
+            self._start, self._end = found[0][1], found[1][1]
+        return found
 
-    async def _end_at(self, partition: int, at: int) -> tuple[int, int]:
-        """(error code, offset) of one end of a partition."""
-        asked = {"partition_index": partition, "timestamp": at}
-        topic = {"name": self.topic, "partitions": [asked]}
-        fields = {"replica_id": -1, "isolation_level": 0, "topics": [topic]}
-        body = await self._ask("ListOffsets", 1, fields)
-        answered = body["topics"][0]["partitions"][0]
-        return int(answered["error_code"]), int(answered["offset"])
 
-    async def keep_alive(self, step: Step) -> None:
-        """Does nothing: nothing expires here."""
+def _end_of(partition: int, at: int) -> Request:
+    """A look at one end of a partition."""
+    topic = {"partitions": [{"partition_index": partition, "timestamp": at}]}
+    fields = {"replica_id": -1, "isolation_level": 0, "topics": [topic]}
+    return Request("watcher", "ListOffsets", 1, fields)
+
+
+def _codes(bodies: list[Any]) -> list[int]:
+    return [int(b["topics"][0]["partitions"][0]["error_code"]) for b in bodies]

@@ -32,34 +32,31 @@ TIMER_MS = 1500
 burst of steps fits between two waits on a busy machine."""
 DELAY_MS = 1500
 
+_ONE = {
+    **profiles.PROFILES["sessions"],
+    # The cache of fetch sessions never fills up, and the cleaner never runs: their
+    # timing is not compared.
+    "max.incremental.fetch.session.cache.slots": "1000000",
+    "log.cleaner.backoff.ms": "3600000",
+    # All groups are in one partition, as requests of transactions and responses name
+    # it. Few partitions of transactions are soon loaded.
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "4",
+}
+"""Settings for most profiles, so that they can be played on the same brokers."""
+
 PROFILES = {
-    "default": Profile(profiles.PROFILES["default"]),
+    "default": Profile(_ONE),
     "sessions": Profile(
-        profiles.PROFILES["sessions"],
-        sessions_ms=(TIMER_MS, TIMER_MS, TIMER_MS, 30_000, 99),
-        quick=1.0,
+        _ONE, sessions_ms=(TIMER_MS, TIMER_MS, TIMER_MS, 30_000, 99), quick=1.0
     ),
     "delay": Profile(
-        profiles.PROFILES["default"]
-        | {"group.initial.rebalance.delay.ms": str(DELAY_MS)},
+        _ONE | {"group.initial.rebalance.delay.ms": str(DELAY_MS)},
         delay_ms=DELAY_MS,
         quick=1.0,
     ),
-    "max2": Profile(profiles.PROFILES["max2"]),
-    # The cache of fetch sessions never fills up, and the cleaner never runs: their
-    # timing is not compared.
-    "log": Profile(
-        profiles.PROFILES["default"]
-        | {
-            "max.incremental.fetch.session.cache.slots": "1000000",
-            "log.cleaner.backoff.ms": "3600000",
-        },
-        makes="log",
-    ),
-    # Transactions never time out while a sequence is played. All groups are in one
-    # partition, as requests and responses name it.
-    "transactions": Profile(
-        profiles.PROFILES["default"] | {"offsets.topic.num.partitions": "1"},
-        makes="transactions",
-    ),
+    "max2": Profile(_ONE | {"group.max.size": "2"}),
+    "log": Profile(_ONE, makes="log"),
+    # Transactions never time out while a sequence is played.
+    "transactions": Profile(_ONE, makes="transactions"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tests.conformance.differential import (
@@ -16,11 +16,12 @@ from tests.conformance.differential import (
 )
 from tests.conformance.differential.group_side import GroupSide, make_topics
 from tests.conformance.differential.judge import Finding, Judge
-from tests.conformance.differential.lockstep import SLOW
+from tests.conformance.differential.lockstep import SLOW, MakeSide
 from tests.conformance.differential.log_side import LogSide
 from tests.conformance.differential.profiles import Profile
-from tests.conformance.differential.sequence import Sequence
+from tests.conformance.differential.sequence import Sequence as Steps
 from tests.conformance.differential.transaction_side import TransactionSide, prepare
+from tests.conformance.env import Stage, Target
 from tests.conformance.play import probe
 
 AT_WORK = 12
@@ -28,12 +29,17 @@ AT_WORK = 12
 would be slow enough for timers to fire in them."""
 FEW_AT_WORK = 2
 """The limit for sequences that were slow nevertheless, as on a busy machine."""
-AT_WORK_ON_LOGS = 32
-"""The same limit for sequences without timers."""
 JOBS = 200
+NAMES = 48
+"""Names that surely use each partition of the brokers' internal topics."""
+SIDES: dict[str, MakeSide] = {
+    "groups": GroupSide,
+    "log": LogSide,
+    "transactions": TransactionSide,
+}
 
 
-def made(seed: int, profile: Profile) -> Sequence:
+def made(seed: int, profile: Profile) -> Steps:
     """The sequence of a seed."""
     rng = random.Random(seed)
     if profile.makes == "log":
@@ -49,23 +55,24 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def judge_of(reference: str, broker: str, profile: Profile) -> Judge:
-    """A judge of two brokers, `HOST:PORT` each, that have started."""
+async def targets_of(*addresses: str) -> list[Target]:
+    """Brokers that have started, `HOST:PORT` each, with everything that steps need."""
     targets = []
-    for address in (reference, broker):
+    for address in addresses:
         host, _, port = address.rpartition(":")
-        target = await probe(host, int(port))
+        targets.append(target := await probe(host, int(port), NAMES))
         await make_topics(target)
-        if profile.makes == "transactions":
-            await prepare(target)
-        targets.append(target)
-    if profile.makes == "log":
-        gate = asyncio.Semaphore(AT_WORK_ON_LOGS)
-        return Judge(targets[0], targets[1], LogSide, gate)
-    if profile.makes == "transactions":
-        gate = asyncio.Semaphore(AT_WORK)
-        return Judge(targets[0], targets[1], TransactionSide, gate)
-    return Judge(targets[0], targets[1], GroupSide, asyncio.Semaphore(AT_WORK))
+        await prepare(target, NAMES)
+    return targets
+
+
+def judge_of(
+    targets: Sequence[Stage], profile: Profile, gate: asyncio.Semaphore | None = None
+) -> Judge:
+    """A judge of two brokers; judges of the same ones share a gate."""
+    reference, broker = targets
+    gate = gate or asyncio.Semaphore(AT_WORK)
+    return Judge(reference, broker, SIDES[profile.makes], gate)
 
 
 async def compare(

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests import apache_kafka, commands
-from tests.conformance.differential import report
-from tests.conformance.differential.judge import Judge
-from tests.conformance.differential.lockstep import SAME, SLOW
+from tests.conformance.coordinator_stage import CoordinatorStage, play_at_once
+from tests.conformance.differential import group_steps, report
+from tests.conformance.differential.group_side import GroupSide, make_topics
+from tests.conformance.differential.judge import RUNS, Finding, Judge
+from tests.conformance.differential.lockstep import SAME, SLOW, Played, play
 from tests.conformance.differential.profiles import PROFILES
-from tests.conformance.differential.run import compare, judge_of, made
+from tests.conformance.differential.run import (
+    AT_WORK,
+    compare,
+    judge_of,
+    made,
+    targets_of,
+)
 from tests.conformance.differential.sequence import Sequence, Step
 
-from kohort.broker.server import Broker
-
 DEFAULT = PROFILES["default"]
+GROUPS = [name for name, profile in PROFILES.items() if profile.makes == "groups"]
 ONE, OTHER = range(1, 1001, 8), range(5, 1001, 8)
 SEEDS = {
     "default": ONE,
@@ -33,10 +45,15 @@ def join(actor: str) -> Step:
     return {"do": "join", "actor": actor, **fields}
 
 
-async def judge(reference: Broker, broker: Broker) -> Judge:
-    """A judge of two brokers in this process."""
-    addresses = [f"{each.host}:{each.port}" for each in (reference, broker)]
-    return await judge_of(addresses[0], addresses[1], DEFAULT)
+async def judge(**small: str) -> Judge:
+    """A judge of two coordinators, the second one with other settings."""
+    stages = [
+        CoordinatorStage(DEFAULT.settings),
+        CoordinatorStage(DEFAULT.settings | small),
+    ]
+    for stage in stages:
+        await make_topics(stage)
+    return judge_of(stages, DEFAULT)
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
@@ -47,17 +64,36 @@ def test_a_seed_makes_one_sequence(name: str) -> None:
     assert made(7, profile) != made(8, profile)
 
 
-async def test_a_broker_does_not_differ_from_its_like() -> None:
-    """Group sequences have equal results on two brokers with equal settings."""
-    async with Broker(DEFAULT.settings) as one, Broker(DEFAULT.settings) as other:
-        judging = await judge(one, other)
-        long = [s for s in range(1, 40) if not made(s, DEFAULT).timers_ms]
-        for seed in long[:8]:
+@pytest.mark.usefixtures("loop_time")
+def test_a_coordinator_does_not_differ_from_its_like() -> None:
+    """Group sequences have equal results on two with equal settings."""
+
+    async def played() -> None:
+        judging = await judge()
+        for seed in range(1, 9):
             assert await judging.look_at(made(seed, DEFAULT)) is None
         assert judging.counted[SAME] > 4
 
+    play_at_once(played())
 
-async def test_a_difference_is_shortened_and_told() -> None:
+
+@pytest.mark.usefixtures("loop_time")
+@settings(max_examples=settings().max_examples * 4)
+@given(rng=st.randoms(use_true_random=False), name=st.sampled_from(GROUPS))
+def test_the_coordinator_keeps_its_invariants(rng: random.Random, name: str) -> None:
+    """After every event of random groups, whatever requests and timers come."""
+
+    async def played() -> Played:
+        stage = CoordinatorStage(PROFILES[name].settings)
+        await make_topics(stage)
+        sequence = group_steps.sequence(rng, PROFILES[name])
+        return await play([stage], GroupSide, sequence, asyncio.Semaphore())
+
+    assert play_at_once(played()).verdict == SAME
+
+
+@pytest.mark.usefixtures("loop_time")
+def test_a_difference_is_shortened_and_told() -> None:
     """Only the two joins of six steps remain; the text has both brokers' responses."""
     steps: list[Step] = [
         {"do": "fetch", "actor": "A"},
@@ -67,12 +103,14 @@ async def test_a_difference_is_shortened_and_told() -> None:
         join("T"),
         {"do": "fetch", "actor": "A"},
     ]
-    small = DEFAULT.settings | {"group.max.size": "1"}
-    async with Broker(DEFAULT.settings) as one, Broker(small) as other:
-        judging = await judge(one, other)
+
+    async def found() -> Finding:
+        judging = await judge(**{"group.max.size": "1"})
         finding = await judging.look_at(Sequence(steps))
         assert finding is not None
-        finding = await judging.shorten(finding)
+        return await judging.shorten(finding)
+
+    finding = play_at_once(found())
     assert [step["actor"] for step in finding.sequence.steps] == ["S", "T"]
     text = "\n".join(report.told(finding.played, finding.outcomes))
     assert "! 2 T JoinGroup v9 differs" in text
@@ -80,32 +118,50 @@ async def test_a_difference_is_shortened_and_told() -> None:
     assert "GROUP_MAX_SIZE_REACHED" in text
 
 
-async def test_an_outcome_of_requests_sent_together_is_looked_for() -> None:
+@pytest.mark.usefixtures("loop_time")
+def test_an_outcome_of_requests_sent_together_is_looked_for() -> None:
     """The reference gets them several times; it never refuses the other's outcome."""
     together: Step = {"do": "together", "steps": [join("S"), join("T")]}
-    small = DEFAULT.settings | {"group.max.size": "1"}
-    async with Broker(DEFAULT.settings) as one, Broker(small) as other:
-        judging = await judge(one, other)
-        finding = await judging.look_at(Sequence([{**together, "actor": "S"}]))
+
+    async def found() -> Finding | None:
+        judging = await judge(**{"group.max.size": "1"})
+        return await judging.look_at(Sequence([{**together, "actor": "S"}]))
+
+    finding = play_at_once(found())
     assert finding is not None
     assert finding.outcomes is not None
-    assert finding.outcomes.total() == judging.runs
+    assert finding.outcomes.total() == RUNS
     assert not [each for each in finding.outcomes if "REACHED" in each]
     text = "\n".join(report.told(finding.played, finding.outcomes))
-    assert f"not seen in {judging.runs} runs on the reference" in text
+    assert f"not seen in {RUNS} runs on the reference" in text
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize("name", sorted(PROFILES))
-async def test_kohort_does_as_kafka_does(name: str) -> None:
-    """Random sequences have the same responses; nearly all could be judged."""
-    profile = PROFILES[name]
-    settings = [f"--set={key}={value}" for key, value in profile.settings.items()]
+@pytest.mark.parametrize(
+    "names", [["default", "sessions", "log", "transactions"], ["delay"], ["max2"]]
+)
+async def test_kohort_does_as_kafka_does(names: list[str]) -> None:
+    """Random sequences have the same responses; nearly all could be judged.
+
+    Profiles with the same settings are played on the same brokers at once: sequences of
+    some wait for timers while those of others work.
+    """
+    config = PROFILES[names[0]].settings
+    assert all(PROFILES[name].settings == config for name in names)
+    keys = [f"--set={key}={value}" for key, value in config.items()]
     with (
-        apache_kafka.running(profile.settings) as kafka,
-        commands.serving(*settings) as kohort,
+        apache_kafka.running(config) as kafka,
+        commands.serving(*keys) as kohort,
     ):
-        judging = await judge_of(kafka.bootstrap_servers, kohort.addresses[0], profile)
-        findings = await compare(judging, profile, SEEDS[name], shown=3)
-    assert not findings
-    assert judging.counted[SLOW] < len(SEEDS[name]) / 20
+        targets = await targets_of(kafka.bootstrap_servers, kohort.addresses[0])
+        gate = asyncio.Semaphore(AT_WORK)
+        judges = {name: judge_of(targets, PROFILES[name], gate) for name in names}
+        found = await asyncio.gather(
+            *(
+                compare(judging, PROFILES[name], SEEDS[name], shown=3)
+                for name, judging in judges.items()
+            )
+        )
+    assert not any(found)
+    for name, judging in judges.items():
+        assert judging.counted[SLOW] < len(SEEDS[name]) / 20

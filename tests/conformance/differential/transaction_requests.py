@@ -12,6 +12,7 @@ from typing import Any
 from tests.conformance.differential import batches
 from tests.conformance.differential.request import Request
 from tests.conformance.differential.sequence import Step
+from tests.conformance.differential.side import following
 from tests.conformance.differential.transaction_steps import ACTORS
 from tests.conformance.env import Env
 
@@ -22,7 +23,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 UNKNOWN_TOPIC_ID = uuid.UUID(int=7)
 INSTANCE = "i"
 """The group.instance.id of all actors: each join replaces the member before."""
-PARTITIONS = 2
+
 _SAME_IN_ALL = {"timeout_ms": 5000, "replica_id": -1}
 
 
@@ -49,16 +50,16 @@ class Requests:
 
     Args:
         env: names the run.
+        topic: has two partitions.
 
     Attributes:
-        topic: has two partitions.
         topic_id: its id; None until it is created.
         processes: by actor.
         unknown_producer: a producer id that the broker has not given out.
     """
 
-    def __init__(self, env: Env) -> None:
-        self.topic = env.fresh_topic_name("t")
+    def __init__(self, env: Env, topic: str) -> None:
+        self.topic = topic
         self.topic_id: uuid.UUID | None = None
         self.group = env.group()
         self.ids = {name: f"{name}-{env.run_id}" for name in ("x", "y")}
@@ -80,14 +81,6 @@ class Requests:
         told = {k: v for k, v in step.items() if k not in ignored}
         version = step.get("version", 7)
         return Request(process.name, api, version, _SAME_IN_ALL | fields, told)
-
-    def _topic(self, _: Process, __: Step) -> tuple[str, dict[str, Any]]:
-        topic = {
-            "name": self.topic,
-            "num_partitions": PARTITIONS,
-            "replication_factor": 1,
-        }
-        return "CreateTopics", {"topics": [topic]}
 
     def _delete_topic(self, _: Process, __: Step) -> tuple[str, dict[str, Any]]:
         return "DeleteTopics", {"topic_names": [self.topic]}
@@ -242,16 +235,9 @@ class Requests:
     def _batch(
         self, process: Process, step: Step, identity: dict[str, Any], partition: int
     ) -> bytes:
-        following = process.sequences.get(partition, 0)
+        at = process.sequences.get(partition, 0)
         last, records, size = process.last.get(partition, (0, 1, 1))
-        sequence = {
-            "next": following,
-            "same": last,
-            "gap": following + 3,
-            "back": following - 1,
-            "zero": 0,
-            "none": -1,
-        }[step["sequence"]]
+        sequence = following(step["sequence"], at, last)
         plain = {"codec": 0, "times": "now", "keys": False}
         own = {"records": step["records"], "bytes": step["bytes"]}
         if step["sequence"] == "same":

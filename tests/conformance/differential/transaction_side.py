@@ -10,15 +10,14 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from tests.conformance.connection import Connection, ScenarioError
 from tests.conformance.differential import batches
-from tests.conformance.differential.request import Connections, Request
+from tests.conformance.differential.request import Request
 from tests.conformance.differential.sequence import Step
+from tests.conformance.differential.side import PARTITIONS, TopicSide
 from tests.conformance.differential.transaction_requests import (
-    PARTITIONS,
     Process,
     Requests,
 )
-from tests.conformance.env import Env, Target
-from tests.conformance.symbols import render
+from tests.conformance.env import Env, Stage
 from tests.patience import PATIENCE_S
 
 LATEST = -1
@@ -27,7 +26,7 @@ _NOT_VERIFIED = {ErrorCode.transaction_abortable, ErrorCode.invalid_txn_state}
 """Time limit for a new topic to have leaders, and for the first producer id."""
 
 
-class TransactionSide:
+class TransactionSide(TopicSide):
     """See `Side`.
 
     Kafka answers EndTxn before the markers are written. Until then the transactional
@@ -39,38 +38,20 @@ class TransactionSide:
     TRANSACTION_ABORTABLE, or INVALID_TXN_STATE in old versions. Kafka verifies the
     batches of several requests at once, and takes the version of the first request. So
     both errors are shown as one.
-
-    Args:
-        target: the broker.
     """
 
-    def __init__(self, target: Target) -> None:
-        self.env = Env(target)
-        self.connections = Connections(self.env)
-        self._made = Requests(self.env)
-        self._is_made = False
+    def __init__(self, target: Stage) -> None:
+        super().__init__(target)
+        self._made = Requests(self.env, self.topic)
         self._pids = {-1: "none", self._made.unknown_producer: "unknown"}
-
-    async def end(self) -> None:
-        """Deletes the topic, and closes all connections."""
-        fields = {"topic_names": [self._made.topic], "timeout_ms": 5000}
-        await self._ask(Request("watcher", "DeleteTopics", 3, fields))
-        await self.env.close()
-
-    async def _ask(self, *requests: Request) -> list[Any]:
-        await self.connections.send(*requests)
-        calls = [each.call for each in requests if each.call is not None]
-        return [(await call.wait()).body for call in calls]
 
     def requests(self, step: Step) -> list[Request]:
         """The request of a step."""
-        self._is_made = step["do"] == "topic" or (
-            self._is_made and step["do"] != "delete_topic"
-        )
+        if step["do"] in ("topic", "delete_topic"):
+            self.is_made = step["do"] == "topic"
+        if step["do"] == "topic":
+            return [Request(step["actor"], "CreateTopics", 7, self.creation(), {})]
         return [self._made.of(step)]
-
-    def plan(self, request: Request) -> None:
-        """Does nothing: there is nothing to remember."""
 
     def restart(self, step: Step) -> None:
         """A new process knows nothing of the one before."""
@@ -78,10 +59,8 @@ class TransactionSide:
 
     # -- responses
 
-    def absorb(self, request: Request) -> None:
+    def answered(self, request: Request, body: dict[str, Any] | None) -> None:
         """Updates the process from a response."""
-        assert request.call is not None
-        body = request.call.future.result().body
         if body is None:
             return
         process = self._made.processes[request.who]
@@ -126,13 +105,8 @@ class TransactionSide:
                 process.last[row["index"]] = at, records, size
                 process.sequences[row["index"]] = at + records
 
-    def shown(self, request: Request) -> Any:
-        """A response without the values that differ from run to run."""
-        assert request.call is not None
-        outcome = request.call.future.result()
-        if outcome.body is None:
-            return f"{outcome.status} {outcome.detail}"
-        body = dict(outcome.body)
+    def told(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
+        """The response without other runs' ids, and the topic's configuration."""
         if request.api == "CreateTopics":
             body["topics"] = [t | {"configs": "any"} for t in body["topics"]]
         elif request.api == "ListTransactions":
@@ -142,22 +116,20 @@ class TransactionSide:
                 for each in body["transaction_states"]
                 if each["transactional_id"] in own
             ]
-        return self._rendered(body)
+        return body
 
-    def _rendered(self, body: Any) -> Any:
-        return render(self._plain(body), self.env.symbols, response=True)
-
-    def _plain(self, value: Any, key: str = "") -> Any:
+    def plain(self, value: Any, key: str = "") -> Any:
+        """A message without the values that differ from run to run."""
         if isinstance(value, dict):
             if value.get("error_code") in _NOT_VERIFIED:
                 one = {"error_code": "not verified", "error_message": None}
                 value = {k: one.get(k, v) for k, v in value.items()}
-            return {k: self._plain(v, k) for k, v in value.items()}
+            return {k: self.plain(v, k) for k, v in value.items()}
         if key == "records":
             shown = batches.shown(value, masks_size=False, producer=self._producer)
             return {"batches": shown}
         if isinstance(value, (list, tuple)):
-            return [self._plain(each) for each in value]
+            return [self.plain(each) for each in value]
         if isinstance(value, datetime):
             return batches.shown_time(int(value.timestamp() * 1000))
         if key in ("timestamp", "last_timestamp"):
@@ -173,16 +145,8 @@ class TransactionSide:
 
     async def state(self) -> Any:
         """Transactional ids, the ends of the partitions, and the group's offsets."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            bodies = await self._ask(*self._looks())
-            found = dict(zip(_LOOKS, map(self._rendered, bodies), strict=True))
-            rows = bodies[1]["topics"][0]["partitions"]
-            is_ready = not any(int(row["error_code"]) for row in rows)
-            # Kafka creates a topic a little later than it answers.
-            if is_ready or not self._is_made or time.monotonic() > deadline:
-                return found
-            await asyncio.sleep(0.05)
+        bodies = await self.settled(*self._looks(), codes=_codes)
+        return dict(zip(_LOOKS, map(self.rendered, bodies), strict=True))
 
     def _looks(self) -> list[Request]:
         made = self._made
@@ -206,11 +170,12 @@ class TransactionSide:
         ]
         return [Request("watcher", *each) for each in asked]
 
-    async def keep_alive(self, step: Step) -> None:
-        """Does nothing: nothing expires here."""
+
+def _codes(bodies: list[Any]) -> list[int]:
+    return [int(row["error_code"]) for row in bodies[1]["topics"][0]["partitions"]]
 
 
-async def prepare(target: Target) -> None:
+async def prepare(target: Stage, names: int) -> None:
     """Waits until a broker has transaction coordinators, and producer ids.
 
     Raises:
@@ -219,9 +184,8 @@ async def prepare(target: Target) -> None:
     env = Env(target)
     try:
         connection = await env.open("prepare")
-        # Enough ids to use every partition of the topic, which a real broker creates
-        # and loads on first use.
-        for number in range(256):
+        # A real broker creates and loads each partition of the topic on first use.
+        for number in range(names):
             await _until_served(connection, f"prepare-{env.run_id}-{number}")
     finally:
         await env.close()
