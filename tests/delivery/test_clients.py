@@ -13,16 +13,16 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 import pytest_asyncio
-from tests.delivery.cell import CONFIG, TRANSACTIONAL, Workers, played
+from tests.delivery.cell import CONFIG, TRANSACTIONAL, played
 from tests.delivery.disturbances import AT_WORK, DISTURBANCES
-from tests.interop import libraries
-from tests.interop.libraries import Library
+from tests.workers import libraries
+from tests.workers.libraries import Library
+from tests.workers.process import Pool
 
 from kohort.broker.server import Broker
 
@@ -55,6 +55,12 @@ class Client(NamedTuple):
     marks: tuple[pytest.MarkDecorator, ...] = (pytest.mark.long,)
     services: tuple[str, ...] = SERVICES
     is_committed: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its row of the table."""
+        is_program = self.services == (TRANSACTIONAL,)
+        return f"{self.library.name}-transactions" if is_program else self.library.name
 
 
 CLIENTS: Final = (
@@ -97,16 +103,16 @@ CLIENTS: Final = (
     ),
     *(
         Client(
-            replace(program, name=f"{program.name}-transactions"),
+            library,
             (EAGER,),
-            # The programs have no commands for these, and librdkafka 2.16 finds the
+            # Not all programs have these, and librdkafka 2.16 finds the
             # coordinator no more after its only node has stopped.
             frozenset({"seek", "latest", "static", "static_crash", "restart"}),
             marks=(pytest.mark.interop,),
             services=(TRANSACTIONAL,),
             is_committed=True,
         )
-        for _, program in libraries.TRANSACTIONAL
+        for library in libraries.TRANSACTIONAL
     ),
 )
 QUICK: Final = frozenset({"late", "released", "never"})
@@ -133,7 +139,7 @@ def cells() -> Iterator[ParameterSet]:
                         service,
                         disturbance,
                         marks=() if is_quick else client.marks,
-                        id=f"{client.library.name}-{assignor}-{service}-{disturbance}",
+                        id=f"{client.name}-{assignor}-{service}-{disturbance}",
                     )
 
 
@@ -141,7 +147,7 @@ def pairs(cell: ParameterSet) -> set[tuple[object, object]]:
     """The pairs of its values, each with its column."""
     client, *others = cell.values
     assert isinstance(client, Client)
-    values = enumerate([client.library.name, *others])
+    values = enumerate([client.name, *others])
     return {*itertools.combinations(values, 2)}
 
 
@@ -177,16 +183,17 @@ async def broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Brok
         yield broker
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def workers(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[dict[str, Workers]]:
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pool]]:
     """Processes by library, used again and again."""
     folder: Path = tmp_path_factory.mktemp("workers")
-    found = {client.library.name: Workers(client.library, folder) for client in CLIENTS}
-    yield found
-    for each in found.values():
-        await each.stop()
+    pools = {
+        each.library.name: Pool(each.library.command, folder, each.library.name)
+        for each in CLIENTS
+    }
+    yield pools
+    for each in pools.values():
+        each.stop()
 
 
 def test_a_quarter_of_the_cells_has_each_pair() -> None:
@@ -200,7 +207,7 @@ def test_a_quarter_of_the_cells_has_each_pair() -> None:
 @pytest.mark.parametrize(("client", "assignor", "service", "disturbance"), CELLS)
 async def test_the_account_agrees_with_the_applications(
     broker: Broker,
-    workers: dict[str, Workers],
+    workers: dict[str, Pool],
     client: Client,
     assignor: str,
     service: str,

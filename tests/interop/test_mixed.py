@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.interop.libraries import CONFLUENT, JAVA, KOHORT, assignors
+from tests.workers.libraries import CONFLUENT, JAVA, KOHORT, assignors
 from tests.interop.mixture import group_of_several
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.interop.libraries import Library
+    from tests.workers.libraries import Library
 
 
 def _names(libraries: tuple[Library, ...]) -> str:
