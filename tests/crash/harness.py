@@ -18,7 +18,7 @@ from typing import Any
 from tests.crash import oracle
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.cluster_queries import ClusterQueries
-from tests.crash.load import Group, Load
+from tests.crash.load import Group, Load, Worker
 from tests.crash.observations import read_all
 from tests.crash.witness import Witness
 from tests.long_runs import Report, hold
@@ -69,14 +69,13 @@ class Harness:
 
     Args:
         served: the cluster.
-        folder: for the clients' journals.
+        folder: for the clients' stderr.
         topic: of the load.
         partitions: their number.
 
     Attributes:
         queries: to the cluster.
         load: the clients.
-        witness: of their responses.
     """
 
     def __init__(
@@ -86,26 +85,21 @@ class Harness:
         self.topic = topic
         self.partitions = partitions
         self.queries = ClusterQueries(served)
-        self.load = Load(
-            folder,
-            self.queries,
-            {
-                "topic": topic,
-                "partitions": partitions,
-                "bootstrap": served.bootstrap,
-                "linger_ms": 5,
-            },
-        )
-        self.witness = Witness([])
+        self.load = Load(folder, self.queries, topic, partitions, served.bootstrap)
+
+    @property
+    def witness(self) -> Witness:
+        """The responses to the clients."""
+        return self.load.witness
 
     @property
     def names(self) -> list[str]:
         """The groups with members."""
-        return [group.name for group in self.load.groups]
+        return self.load.names
 
     def begin(self) -> None:
         """Waits until all clients are loaded."""
-        self.witness = self.load.until_ready()
+        self.load.until_ready()
 
     def close(self) -> None:
         """Ends all processes."""
@@ -119,7 +113,6 @@ class Harness:
         """Waits until all groups are Stable, with each partition owned once."""
         found = {}
         for group in self.load.groups:
-            group.worker.until_bounced()
 
             def settled(group: Group = group) -> Snapshot | None:
                 return self._snapshot(group)
@@ -132,18 +125,17 @@ class Harness:
 
         DescribeGroups has no generation, so a heartbeat proves each member's.
         """
-        clients = group.worker.tell()
-        told = [each for each in clients if each is not None]
+        told = group.worker.tell().values()
         owned = sorted(place for each in told for place in each["partitions"])
         generations = {each["generation"] for each in told}
         # On a busy machine the first client owns everything before others have begun.
-        if len(told) < len(clients) or len(generations) != 1:
+        if len(generations) != 1:
             return None
         if owned != list(range(self.partitions)):
             return None
         described = self.queries.describe(group.name)
         members = members_of(described)
-        ids = sorted(m["member_id"] for m in told)
+        ids = sorted(each["member"] for each in told)
         if described.group_state != "Stable" or ids != [each[0] for each in members]:
             return None
         found = Snapshot(generations.pop(), described.protocol_data, members)
@@ -166,7 +158,6 @@ class Harness:
 
         Or has rebalanced: that may be over quickly, but not without a trace.
         """
-        group.worker.until_bounced()
         before = members_of(self.queries.describe(group.name))
         group.worker.bounce(number)
 
@@ -178,11 +169,9 @@ class Harness:
 
     def until_commits(self, names: list[str]) -> None:
         """Waits until each of these groups has another acknowledged commit."""
-        self.witness.read()
-        before = self.witness.commits.copy()
+        before = self.witness.now_committed()
 
         def committed() -> bool | None:
-            self.witness.read()
             for worker in self.load.workers:
                 worker.check()
             return all(self.witness.commits[n] > before[n] for n in names) or None
@@ -214,8 +203,7 @@ class Harness:
 
     def lost_commits(self) -> list[str]:
         """Commits of members that were acknowledged, and are not there."""
-        self.witness.read()
-        acked = self.witness.acked.copy()
+        acked = self.witness.now_acked()
         return oracle.offsets(acked, self.committed(self.names))
 
     def stop_producers(self) -> dict[str, list[int]]:
@@ -225,10 +213,6 @@ class Harness:
             The number of records that each has sent to each partition.
         """
         sent = self.load.stop_producers()
-        for worker in self.load.committers:
-            worker.stop()
-        for group in self.load.groups:
-            group.worker.until_bounced()
         ends = self.queries.ends(self.topic)
         for name in self.names:
 
@@ -238,8 +222,17 @@ class Harness:
                 return got == ends or None
 
             self.queries.until(f"{name} has committed {ends}", at_the_end)
-        self.witness.read()
         return sent
+
+    def stop_members(self) -> None:
+        """Makes all members leave."""
+        for worker in self.load.members:
+            worker.finish(together=worker not in self._grouped)
+
+    @property
+    def _grouped(self) -> list[Worker]:
+        """Those with all members of one group."""
+        return [group.worker for group in self.load.groups]
 
     def end(self, sent: dict[str, list[int]], report: LoadReport) -> None:
         """Ends the load and the cluster, and checks everything.
@@ -248,15 +241,13 @@ class Harness:
             sent: by `stop_producers`.
             report: gets the clients' results.
         """
-        log = read_all(self.served.bootstrap, self.topic, self.queries.ends(self.topic))
         witness = self.witness
         report.records = len(witness.produced) + len(witness.unplaced)
         report.commits = sum(witness.commits.values())
         report.consumed = sum(
             poll.count for polls in witness.consumed.values() for poll in polls
         )
-        for group in self.load.groups:
-            group.worker.stop()
+        log = read_all(self.served.bootstrap, self.topic, self.queries.ends(self.topic))
         found = oracle.producers(witness, log, sent)
         hold([*found, *oracle.members(witness, log, self.names)])
         code = self.served.stop()
@@ -265,10 +256,11 @@ class Harness:
 
 
 def _commits_of(group: Group) -> dict[str, int]:
-    """The acknowledged commits of each member, by member id.
+    """The acknowledged commits of each member.
 
     Members without partitions have nothing to commit: with range, a leader of
     kafka-python 3.0 assigns nothing to some, if static and dynamic members are mixed.
     """
-    told = [each for each in group.worker.tell() if each is not None]
-    return {each["member_id"]: each["commits"] for each in told if each["partitions"]}
+    worker = group.worker
+    told = worker.tell()
+    return {name: worker.commits[name] for name in told if told[name]["partitions"]}

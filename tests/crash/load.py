@@ -3,75 +3,82 @@
 from __future__ import annotations
 
 import json
-import queue
 import signal
-import subprocess
 import sys
-import threading
-import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tests.crash.cluster_queries import ClusterQueries
 from tests.crash.witness import Witness
 from tests.long_runs import RunError
+from tests.workers import process
+from tests.workers.libraries import Library
+from tests.workers.process import Line
 
-ROOT = Path(__file__).parent.parent.parent
 LIMIT_S = 150.0
 """Limit for a worker's answer: a flush or a close needs a running broker."""
+PACE_MS = 50
+"""Pause of members between two polls. It waits for nothing: the pause limits the load,
+so that a small machine can still run the broker."""
+HEARTBEAT_MS = 300
 
 
 class WorkerError(RunError):
     """A client failed unexpectedly."""
 
 
-class Worker:
-    """One process.
+class Worker(process.Worker):
+    """One process, and the clients in it.
 
     Args:
-        module: in `tests.crash.workers`.
-        folder: for its journal and its stderr.
-        name: of both.
-        wanted: its arguments; the path of the journal is added.
+        argv: its command.
+        folder: for its stderr.
+        name: of that file, and in errors.
+        witness: takes its lines.
+        group: of its members; "" if its clients are none.
+
+    Attributes:
+        told: by client, the latest answer to `tell`.
+        commits: by client, the number of acknowledged commits.
     """
 
     def __init__(
-        self, module: str, folder: Path, name: str, wanted: dict[str, Any]
+        self,
+        argv: Sequence[str],
+        folder: Path,
+        name: str,
+        witness: Witness,
+        group: str = "",
     ) -> None:
         self.name = name
-        self.journal = folder / f"{name}.journal"
-        self._stderr = folder / f"{name}.stderr"
-        told = json.dumps({**wanted, "journal": str(self.journal)})
-        with self._stderr.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", f"tests.crash.workers.{module}", told],
-                cwd=ROOT,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-            )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._stdin: IO[str] = self._process.stdin
-        self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._bounces = 0
-        self._error = ""
-        self._reader = threading.Thread(
-            target=self._read, args=(self._process.stdout,), daemon=True
-        )
-        self._reader.start()
+        self.told: dict[str, dict[str, Any]] = {}
+        self.commits: Counter[str] = Counter()
+        self._witness = witness
+        self._group = group
+        self._begun: dict[str, tuple[str, dict[str, object]]] = {}
+        self._said: Counter[tuple[str, str]] = Counter()
+        self._sent: dict[str, Any] = {}
+        stderr = folder / f"{name}.stderr"
+        super().__init__(argv, stderr, witness.changed)
 
-    def _read(self, stdout: IO[str]) -> None:
-        with stdout:
-            for line in stdout:
-                event = json.loads(line)
-                if event["event"] == "error":
-                    self._error = self._error or event["text"]
-                self._events.put(event)
-        self._error = self._error or "it ended"
-        self._events.put({"event": "error", "text": self._error})
+    def take(self, line: Line) -> None:
+        """Remembers what was said last; the witness takes the rest."""
+        kind, client = line.kind, line.client
+        if kind == "owns" and line.event["why"] == "told":
+            kind = "told"
+        self._said[kind, client] += 1
+        if kind == "told":
+            self.told[client] = line.event
+        elif kind == "left":
+            self._sent[client] = line.event.get("sent")
+        elif kind == "error":
+            self.lines.append(line)
+        elif kind == "committed":
+            self.commits[client] += 1
+        self._witness.take(self._group or client, line)
 
     def check(self) -> None:
         """Checks that it works.
@@ -79,74 +86,78 @@ class Worker:
         Raises:
             WorkerError: it failed, or ended.
         """
-        if self._error:
-            raise WorkerError(f"{self.name}: {self._error}\n{self._stderr_end()}")
+        if self.error is not None:
+            raise WorkerError(f"{self.name}: {self.error}\n{self.logged()}")
 
-    def _stderr_end(self) -> str:
-        return self._stderr.read_text(errors="replace")[-8_000:]
+    def begin_client(self, verb: str, client: str, **words: object) -> None:
+        """Makes a client, whose name is also its client id."""
+        self._begun[client] = verb, {"as": client, "client": client, **words}
+        self._begin(client)
 
-    def send(self, *words: object) -> None:
-        """Writes one command."""
-        self.check()
-        self._stdin.write(" ".join(map(str, words)) + "\n")
-        self._stdin.flush()
+    def _begin(self, client: str) -> None:
+        verb, words = self._begun[client]
+        self.send(verb, **words)
 
-    def expect(self, event: str) -> dict[str, Any]:
-        """Waits for an event with this name.
+    def tell(self) -> dict[str, dict[str, Any]]:
+        """The state according to its clients, and all that they have said before."""
+        self._answered("tell", "told", [*self._begun])
+        return self.told
+
+    def bounce(self, number: int) -> None:
+        """Replaces a client, without waiting for it."""
+        client = [*self._begun][number]
+        self.send("leave", **{"as": client})
+        self._begin(client)
+
+    def ask(self, verb: str, answer: str, client: str, **words: object) -> None:
+        """Sends another command to a client, and waits for its answer."""
+        self._answered(verb, answer, [client], **words)
+
+    def finish(self, *, together: bool = False) -> dict[str, Any]:
+        """Makes its clients finish; returns the records that each stream has sent.
+
+        One after the other by default, static members first: a member that leaves makes
+        the others rejoin, and aiokafka does not close while its JoinGroup waits for a
+        static member that has closed.
+        """
+        clients = [*self._begun]
+        for some in [clients] if together else [[each] for each in clients]:
+            self._answered("leave", "left", some)
+        self.stop()
+        return self._sent
+
+    def until_ready(self) -> None:
+        """Waits until it is loaded."""
+        self._until("ready", lambda: self._said["ready", ""] > 0)
+
+    def _answered(
+        self, verb: str, answer: str, clients: Sequence[str], **words: object
+    ) -> None:
+        with self.changed:
+            before = self._said.copy()
+        for client in clients:
+            self.send(verb, **{"as": client}, **words)
+
+        def have() -> bool:
+            keys = [(answer, client) for client in clients]
+            return all(self._said[key] > before[key] for key in keys)
+
+        self._until(answer, have)
+
+    def _until(self, what: str, holds: Callable[[], bool]) -> None:
+        """Waits for a line.
 
         Raises:
             WorkerError: it failed, ended, or was silent for LIMIT_S.
         """
-        deadline = time.monotonic() + LIMIT_S
-        while True:
-            try:
-                got = self._events.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                self._process.send_signal(signal.SIGABRT)
-                self._process.wait()
-                late = f"{self.name}: no `{event}` in {LIMIT_S:.0f} s"
-                raise WorkerError(f"{late}\n{self._stderr_end()}") from None
-            if got["event"] == "bounced":
-                self._bounces -= 1
-            if got["event"] == "error":
-                self.check()
-            if got["event"] == event:
-                return got
-
-    def tell(self) -> list[dict[str, Any] | None]:
-        """The state according to its clients; None for one that is being replaced."""
-        self.send("tell")
-        clients: list[dict[str, Any] | None] = self.expect("told")["clients"]
-        return clients
-
-    def bounce(self, number: int) -> None:
-        """Replaces a client, without waiting for it; only one at a time."""
-        self.until_bounced()
-        self._bounces += 1
-        self.send("bounce", number)
-
-    def until_bounced(self) -> None:
-        """Waits until the client is replaced, if that is in progress."""
-        while self._bounces:
-            self.expect("bounced")
-
-    def stop(self) -> dict[str, Any]:
-        """Makes it finish its work; returns the records that it has sent."""
-        self.until_bounced()
-        self.send("stop")
-        sent: dict[str, Any] = self.expect("done")["sent"]
-        self.close()
-        return sent
-
-    def close(self) -> None:
-        """Ends the process, if it still runs."""
-        self._process.kill()
-        self._process.wait()
-        self._reader.join()
-        try:
-            self._stdin.close()
-        except OSError:  # its buffer has no reader
-            return
+        with self.changed:
+            self.changed.wait_for(lambda: holds() or self.error is not None, LIMIT_S)
+            is_there = holds()
+        self.check()
+        if not is_there:
+            self.stop(signal.SIGABRT)
+            late = f"{self.name}: no `{what}` in {LIMIT_S:.0f} s"
+            raise WorkerError(f"{late}\n{self.logged()}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,67 +172,120 @@ class Load:
     """All workers of a run.
 
     Args:
-        folder: for journals.
+        folder: for their stderr.
         queries: the cluster, which has the topic.
-        common: arguments of all workers: topic, partitions, bootstrap, linger_ms.
+        topic: of all.
+        partitions: of the topic.
+        bootstrap: of the cluster.
+
+    Attributes:
+        witness: of their responses.
+        producers: the workers of streams.
+        committers: the workers of those that commit for a group.
+        committing: their groups.
+        groups: those whose members are in one worker each.
+        members: the workers of members.
+        names: the groups that have members.
+        owners: the worker of topic owners.
     """
 
     def __init__(
-        self, folder: Path, queries: ClusterQueries, common: dict[str, Any]
+        self,
+        folder: Path,
+        queries: ClusterQueries,
+        topic: str,
+        partitions: int,
+        bootstrap: str,
     ) -> None:
         self._folder = folder
         self._queries = queries
-        self._common = common
+        self._topic = topic
+        self._partitions = partitions
+        self._common = {"topic": topic, "bootstrap": bootstrap}
+        self.witness = Witness()
         self.producers: list[Worker] = []
         self.committers: list[Worker] = []
         self.committing: list[str] = []
         self.groups: list[Group] = []
+        self.members: list[Worker] = []
+        self.names: list[str] = []
         self.owners: Worker | None = None
 
-    def _start(self, module: str, name: str, **wanted: Any) -> Worker:
-        return Worker(module, self._folder, name, {**self._common, **wanted})
+    def start(self, argv: Sequence[str], name: str, group: str = "") -> Worker:
+        """A process."""
+        return Worker(argv, self._folder, name, self.witness, group)
 
-    def produce(self, name: str, *producers: dict[str, Any]) -> None:
-        """A worker of producers."""
-        self.producers.append(self._start("producers", name, producers=producers))
+    def produce(self, library: Library, **streams: dict[str, Any]) -> None:
+        """A worker of streams, by name: their `window`, and the library's settings."""
+        worker = self.start(library.command(), f"producers-{library.name}")
+        for name, settings in streams.items():
+            worker.begin_client(
+                "stream",
+                name,
+                partitions=self._partitions,
+                window=settings.pop("window"),
+                settings=json.dumps(settings, separators=(",", ":")),
+                **self._common,
+            )
+        self.producers.append(worker)
 
-    def commit(self, name: str, *committers: dict[str, Any]) -> None:
-        """A worker of committers."""
-        self.committers.append(self._start("committers", name, committers=committers))
-        self.committing += [each["group"] for each in committers]
+    def commit(self, library: Library, group: str, seed: int) -> None:
+        """A worker that commits for a group, without being a member."""
+        worker = self.start(library.command(), group, group)
+        words = {"group": group, "seed": seed, "partitions": self._partitions}
+        worker.begin_client("commit", group, **words, **self._common)
+        self.committers.append(worker)
+        self.committing.append(group)
 
-    def consume(self, name: str, *members: dict[str, Any]) -> None:
-        """A worker with the members of the named group."""
-        self._queries.begin(name, self._common["topic"], self._common["partitions"])
-        settings = [{**each, "group": name} for each in members]
-        worker = self._start("members", name, members=settings)
-        self.groups.append(Group(name, worker))
+    def consume(
+        self, library: Library, group: str, assignor: str, **members: dict[str, Any]
+    ) -> None:
+        """A worker with the members of the named group: words of their `join`."""
+        self._queries.begin(group, self._topic, self._partitions)
+        worker = self.start(library.command(), group, group)
+        for name, words in members.items():
+            self.join(worker, name, group=group, assignor=assignor, **words)
+        self.groups.append(Group(group, worker))
+        self.members.append(worker)
+        self.names.append(group)
 
-    def own(self, *owners: dict[str, Any]) -> None:
-        """A worker of topic owners."""
-        self.owners = self._start("owners", "owners", owners=owners)
+    def join(self, worker: Worker, name: str, **words: object) -> None:
+        """A member in a worker."""
+        paced = {"heartbeat": HEARTBEAT_MS, "pace": PACE_MS, "patient": 1, **words}
+        worker.begin_client("join", name, **paced, **self._common)
+
+    def own(self, *owners: tuple[str, str]) -> None:
+        """A worker of topic owners, by name and seed."""
+        argv = [sys.executable, "-m", "tests.crash.owners"]
+        self.owners = self.start(argv, "owners")
+        for name, seed in owners:
+            self.owners.begin_client("own", name, seed=seed, **self._common)
 
     @property
     def workers(self) -> list[Worker]:
         """All workers."""
-        members = [group.worker for group in self.groups]
         owners = [] if self.owners is None else [self.owners]
-        return [*self.producers, *self.committers, *members, *owners]
+        return [*self.producers, *self.committers, *self.members, *owners]
 
-    def until_ready(self) -> Witness:
-        """Waits until all are loaded; returns the reader of their journals."""
+    def until_ready(self) -> None:
+        """Waits until all are loaded."""
         for worker in self.workers:
-            worker.expect("ready")
-        return Witness([worker.journal for worker in self.workers])
+            worker.until_ready()
 
     def stop_producers(self) -> dict[str, list[int]]:
-        """Stops them; returns the records that each sent to each partition."""
+        """Stops them, and the committers.
+
+        Returns:
+            The records that each producer has sent to each partition.
+        """
         sent: dict[str, list[int]] = {}
-        for worker in self.producers:
-            sent |= worker.stop()
+        while self.producers:
+            sent |= self.producers.pop().finish()
+        while self.committers:
+            self.committers.pop().finish()
         return sent
 
     def close(self) -> None:
         """Ends all processes."""
         for worker in self.workers:
-            worker.close()
+            worker.stop()

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from tests.crash.journal import checksum, key_of, value_of
-from tests.crash.witness import Poll, Witness
+from tests.crash.witness import Poll, Witness, checksum
+from tests.workers.lines import key_of, value_of
 
 Log = Mapping[int, Sequence[tuple[int, bytes, bytes]]]
 """By partition, all records in the log's order: offset, key, value."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from tests.crash import oracle
-from tests.crash.journal import Journal, checksum, key_of, text_of, value_of
 from tests.crash.oracle import Committed
 from tests.crash.witness import Witness
+from tests.workers.lines import key_of, text_of, value_of
+from tests.workers.process import Line
 
 Records = list[tuple[int, bytes, bytes]]
 
@@ -24,45 +23,38 @@ def log(*numbers: int) -> dict[int, Records]:
 
 
 class Clients:
-    """Clients with journals that the test writes."""
+    """Clients whose reports the test makes."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "journal"
-        self._journal = Journal(self._path)
+    def __init__(self) -> None:
+        self.witness = Witness()
+
+    def say(self, name: str, event: str, **fields: object) -> None:
+        """One event of a producer, or of a group."""
+        self.witness.take(name, Line(0, {"event": event, **fields}))
 
     def acknowledge(self, **records: int) -> None:
         """Acknowledges records n0, n1, ... of producer p at these offsets."""
         for name, offset in records.items():
-            self._journal.write("acked", "p", 0, name.removeprefix("n"), offset)
-
-    def write(self, *words: object) -> None:
-        """One line."""
-        self._journal.write(*words)
+            number = int(name.removeprefix("n"))
+            self.say("p", "acked", partition=0, number=number, offset=offset)
 
     def consume(self, group: str, records: Records) -> None:
         """A poll of a member."""
-        first, last = records[0][0], records[-1][0]
-        count = len(records)
-        self.write("consumed", group, 0, first, last, count, checksum(records))
-
-    def witness(self) -> Witness:
-        """A witness that has read everything."""
-        witness = Witness([self._path])
-        witness.read()
-        return witness
+        rows = [(0, o, key.decode(), value.decode()) for o, key, value in records]
+        self.say(group, "consumed", records=rows)
 
 
 @pytest.fixture
-def clients(tmp_path: Path) -> Clients:
+def clients() -> Clients:
     """Clients that have done nothing yet."""
-    return Clients(tmp_path)
+    return Clients()
 
 
 def found(clients: Clients, there: dict[int, Records], sent: int = 3) -> list[str]:
     """The kinds of violations by producers."""
     return [
         each.partition(":")[0]
-        for each in oracle.producers(clients.witness(), there, {"p": [sent]})
+        for each in oracle.producers(clients.witness, there, {"p": [sent]})
     ]
 
 
@@ -112,11 +104,11 @@ def test_records_that_nobody_sent(clients: Clients) -> None:
 def test_contradictions_and_surrender(clients: Clients) -> None:
     """One offset for two records, and a record given up, are violations."""
     clients.acknowledge(n0=0, n1=0)
-    clients.write("gave-up", "p", 0, 2, "45")
-    wrong = oracle.producers(clients.witness(), log(0), {"p": [3]})
+    clients.say("p", "gave_up", partition=0, number=2, reason="45")
+    wrong = oracle.producers(clients.witness, log(0), {"p": [3]})
     assert wrong == [
         "partition 0 offset 0 was acknowledged for record 0 of p and for record 1 of p",
-        "gave-up p 0 2 45",
+        "p gave up record 2 of partition 0: 45",
     ]
 
 
@@ -129,12 +121,12 @@ def test_ends() -> None:
 def test_commits(clients: Clients) -> None:
     """A lost or older commit, and an invented one, are violations."""
     for offset in (3, 7):
-        clients.write("sent", "g", 0, offset)
-        clients.write("acked", "g", 0, offset)
-    clients.write("sent", "g", 0, 9)
+        clients.say("g", "sent", offsets=[(0, offset)])
+        clients.say("g", "committed", offsets=[(0, offset)])
+    clients.say("g", "sent", offsets=[(0, 9)])
 
     def wrong(committed: Committed) -> list[str]:
-        witness = clients.witness()
+        witness = clients.witness
         lines = [
             *oracle.offsets(witness.acked, committed),
             *oracle.committers(witness, committed, text_of),
@@ -167,7 +159,7 @@ def test_consumed(clients: Clients) -> None:
     clients.consume("gap", there[0][2:])
     clients.consume("short", there[0][:2])
     clients.consume("strange", log(0, 1, 3, 2)[0])
-    witness = clients.witness()
+    witness = clients.witness
 
     def wrong(group: str) -> list[str]:
         return [
@@ -180,17 +172,3 @@ def test_consumed(clients: Clients) -> None:
     assert wrong("short") == ["not consumed"]
     assert wrong("strange") == ["consumed what is not in the log"]
     assert wrong("absent") == ["not consumed"]
-
-
-def test_a_line_that_is_half_written_waits(clients: Clients, tmp_path: Path) -> None:
-    """A journal is read while it is written, so half a line waits."""
-    clients.acknowledge(n0=0)
-    witness = Witness([tmp_path / "journal", tmp_path / "no journal yet"])
-    with (tmp_path / "journal").open("a") as journal:
-        journal.write("acked p 0 1")
-        journal.flush()
-        witness.read()
-        assert witness.produced == {(0, 0): ("p", 0)}
-        journal.write(" 1\n")
-    witness.read()
-    assert witness.produced == {(0, 0): ("p", 0), (0, 1): ("p", 1)}

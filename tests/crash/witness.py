@@ -1,13 +1,15 @@
-"""The responses to all clients, according to their journals."""
+"""The responses to all clients, as their workers report them."""
 
 from __future__ import annotations
 
+import threading
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.crash.journal import Tail
+from tests.workers.lines import Record
+from tests.workers.process import Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +22,22 @@ class Poll:
     checksum: int
 
 
-class Witness:
-    """Reads all journals of a run while they grow.
+def checksum(records: Iterable[tuple[int, bytes, bytes]]) -> int:
+    """A checksum of the offsets, keys and values from one poll."""
+    crc = 0
+    for offset, key, value in records:
+        crc = zlib.crc32(b"%d %s %s\n" % (offset, key, value), crc)
+    return crc
 
-    Args:
-        journals: their paths.
+
+class Witness:
+    """Hears all workers of a run.
 
     Attributes:
+        changed: notified after each line, and guards the rest.
         produced: (producer, number) by (partition, offset): acknowledged records.
         unplaced: (producer, partition, number) acknowledged without an offset.
-        gave_up: lines of producers about records that they send no more.
+        gave_up: of producers, records that they send no more.
         ends: by partition, one more than the last acknowledged offset.
         sent: by (group, partition), all offsets that a committer ever sent.
         acked: by (group, partition), the furthest acknowledged commit.
@@ -38,8 +46,8 @@ class Witness:
         contradictions: responses that cannot both be true.
     """
 
-    def __init__(self, journals: Iterable[Path]) -> None:
-        self._tails = [Tail(path) for path in journals]
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
         self.produced: dict[tuple[int, int], tuple[str, int]] = {}
         self.unplaced: set[tuple[str, int, int]] = set()
         self.gave_up: list[str] = []
@@ -50,28 +58,53 @@ class Witness:
         self.consumed: defaultdict[tuple[str, int], list[Poll]] = defaultdict(list)
         self.contradictions: list[str] = []
 
-    def read(self) -> None:
-        """Reads the lines since the last call."""
-        for tail in self._tails:
-            for words in tail.lines():
-                self._take(words)
+    def now_acked(self) -> Counter[tuple[str, int]]:
+        """A copy of `acked`."""
+        with self.changed:
+            return self.acked.copy()
 
-    def _take(self, words: list[str]) -> None:
-        match words:
-            case ["acked", producer, partition, number, offset]:
-                self._produced(producer, int(partition), int(number), int(offset))
-            case ["acked", group, partition, offset]:
-                place = group, int(partition)
-                self.acked[place] = max(self.acked[place], int(offset))
-                self.commits[group] += 1
-            case ["sent", group, partition, offset]:
-                self.sent[group, int(partition)].add(int(offset))
-            case ["consumed", group, partition, *numbers]:
-                self.consumed[group, int(partition)].append(Poll(*map(int, numbers)))
-            case ["gave-up", *_]:
-                self.gave_up.append(" ".join(words))
-            case _:
-                raise ValueError(f"no line of a journal: {words}")
+    def now_ended(self) -> Counter[int]:
+        """A copy of `ends`."""
+        with self.changed:
+            return self.ends.copy()
+
+    def now_committed(self) -> Counter[str]:
+        """A copy of `commits`."""
+        with self.changed:
+            return self.commits.copy()
+
+    def take(self, name: str, line: Line) -> None:
+        """Takes the event of a producer, or of a group."""
+        event = line.event
+        match line.kind:
+            case "acked":
+                self._produced(
+                    name, event["partition"], event["number"], event["offset"]
+                )
+            case "gave_up":
+                self.gave_up.append(
+                    f"{name} gave up record {event['number']} of partition "
+                    f"{event['partition']}: {event['reason']}"
+                )
+            case "sent":
+                for partition, offset in event["offsets"]:
+                    self.sent[name, partition].add(offset)
+            case "committed":
+                for partition, offset in event["offsets"]:
+                    place = name, partition
+                    self.acked[place] = max(self.acked[place], offset)
+                self.commits[name] += len(event["offsets"])
+            case "consumed":
+                self._consumed(name, event["records"])
+
+    def _consumed(self, group: str, records: Sequence[Record]) -> None:
+        by_partition: dict[int, list[tuple[int, bytes, bytes]]] = {}
+        for place, offset, key, value in records:
+            row = offset, key.encode(), value.encode()
+            by_partition.setdefault(place, []).append(row)
+        for place, rows in by_partition.items():
+            poll = Poll(rows[0][0], rows[-1][0], len(rows), checksum(rows))
+            self.consumed[group, place].append(poll)
 
     def _produced(
         self, producer: str, partition: int, number: int, offset: int

@@ -13,18 +13,18 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.crash.cluster_queries import ON_ITS_WAY
-from tests.crash.workers.lines import PACE_S, arguments, say, serve
-from tests.power.client import Client, RefusedError
+from tests.power import client
+from tests.power.client import RefusedError
 from tests.power.findings import Found, check
 from tests.power.model import Step, World
 from tests.power.resending import carries_on
 from tests.power.steps import Scope, Steps
 from tests.wire.blocking import BlockingClient
+from tests.workers.lines import PACE_S, Client, Say, Words, serve
 
 from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
 from kohort.protocol.errors import ErrorCode
@@ -48,7 +48,7 @@ class KilledError(Exception):
     """The broker was killed by the request."""
 
 
-class Remote(Client):
+class Remote(client.Client):
     """A connection to a broker that may be killed.
 
     Args:
@@ -78,17 +78,18 @@ class Remote(Client):
         self._wire.close()
 
 
-class Owner:
-    """One owner.
+class Owner(Client):
+    """One owner: `own bootstrap= client= seed=`.
 
-    Args:
-        wanted: the argument of the worker.
-        settings: `name`, and `seed`.
+    Its other commands: `kill pid=` kills the process during the next change of a topic;
+    `spare topics=` makes it delete topics from now on (0), or none (1), and is answered
+    by `spared`.
     """
 
-    def __init__(self, wanted: dict[str, Any], settings: dict[str, Any]) -> None:
-        self._port = int(wanted["bootstrap"].rpartition(":")[2])
-        name = settings["name"]
+    def __init__(self, words: Words, say: Say) -> None:
+        self._port = int(words["bootstrap"].rpartition(":")[2])
+        self._say = say
+        name = words["client"]
         self._topics = (
             f"{name}-orders",
             f"{name}-{'l' * 186}1",
@@ -101,7 +102,7 @@ class Owner:
         self._steps = Steps(
             Scope(self._topics, self._groups, KINDS),
             self._world,
-            random.Random(settings["seed"]),
+            random.Random(words["seed"]),
             lambda: int(time.time() * 1000),
             self._taking,
         )
@@ -118,7 +119,7 @@ class Owner:
         self._step = None
         self.done += 1
 
-    def work(self) -> None:
+    def step(self) -> None:
         """Does one step, or checks all topics after a kill."""
         if self._remote is None:
             self._look()
@@ -152,7 +153,7 @@ class Owner:
             with contextlib.suppress(OSError, RefusedError):
                 wrong = carries_on(self._steps.client, self._world)
         if wrong:
-            say("error", text="; ".join(wrong[:WRONG_SHOWN]))
+            self._say("error", text="; ".join(wrong[:WRONG_SHOWN]))
 
     def _found(self) -> Found:
         deadline = time.monotonic() + LIMIT_S
@@ -171,40 +172,21 @@ class Owner:
                     raise
                 time.sleep(PACE_S)
 
-    def tell(self) -> object:
-        """The number of its steps."""
-        return self.done
+    def obey(self, verb: str, words: Words, wait: Callable[[], object]) -> None:
+        """Takes a victim, or spares topics."""
+        if verb == "kill":
+            self.victim = int(words["pid"])
+        else:
+            self.spares_topics = words["topics"] == "1"
+            self._say("spared")
 
-    def close(self) -> None:
+    def close(self) -> dict[str, object]:
         """Checks everything once more."""
         self._lost()
         self._look()
         self._lost()
-
-
-def main() -> None:
-    """Works until the command `stop`."""
-    wanted, _ = arguments()
-    owners: dict[str, Owner] = {}
-
-    def make(settings: dict[str, Any]) -> Owner:
-        owner = owners[settings["name"]] = Owner(wanted, settings)
-        return owner
-
-    def kill(victim: str) -> None:
-        random.choice(list(owners.values())).victim = int(victim)
-
-    def spare(word: str) -> None:
-        for owner in owners.values():
-            owner.spares_topics = word == "1"
-        say("spared")
-
-    serve(
-        [partial(make, settings) for settings in wanted["owners"]],
-        lambda: {name: owner.done for name, owner in owners.items()},
-        {"kill": kill, "spare": spare},
-    )
+        return {"sent": self.done}
 
 
 if __name__ == "__main__":
-    main()
+    serve({"own": Owner})
