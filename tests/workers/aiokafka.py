@@ -83,9 +83,9 @@ class AiokafkaMember(on_a_loop.LoopMember, ConsumerRebalanceListener):  # type: 
             try:
                 await self.consumer.start()
             except KafkaError:
+                await self.consumer.stop()
                 if not wanted.is_patient:
                     raise
-                await self.consumer.stop()
                 await asyncio.sleep(PACE_S)
             else:
                 return

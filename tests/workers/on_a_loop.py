@@ -45,7 +45,11 @@ class LoopMember(Member):
         super().__init__(words, say)
         self.producers: list[Any] = []
         self._runner = asyncio.Runner()
-        self.run(self.start())
+        try:
+            self.run(self.start())
+        except BaseException:
+            self._runner.close()
+            raise
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs the loop until something is done."""
