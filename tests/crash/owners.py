@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.crash.cluster_queries import ON_ITS_WAY
+from tests.long_runs.wire import LATER
 from tests.power import client
 from tests.power.client import RefusedError
 from tests.power.findings import Found, check
@@ -40,7 +40,7 @@ KINDS: tuple[dict[str, str], ...] = (
 LIMIT_S = 60.0
 """By then a broker is back, and has loaded its groups."""
 # Retention may come between two requests.
-PASSING = ON_ITS_WAY | {ErrorCode.OFFSET_OUT_OF_RANGE}
+PASSING = LATER | {ErrorCode.OFFSET_OUT_OF_RANGE}
 WRONG_SHOWN = 5
 
 

@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.crash import oracle
-from tests.crash.broker_process import BrokerProcess
-from tests.crash.harness import Harness, LoadReport, Snapshot, members_of
-from tests.crash.load import Load
-from tests.crash.observations import inspected
 from tests.crash.schedule import Moment, moments
-from tests.long_runs import hold, play
+from tests.long_runs import hold, oracle, play
+from tests.long_runs.broker_process import BrokerProcess
+from tests.long_runs.harness import Harness, LoadReport, Snapshot, members_of
+from tests.long_runs.load import Load
+from tests.long_runs.observations import inspected
 from tests.workers.libraries import AIOKAFKA, CONFLUENT, KAFKA_PYTHON
 from tests.workers.lines import text_of
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.crash.harness import Harness, LoadReport
-from tests.crash.load import Group, Load
 from tests.long_runs import hold, play
-from tests.moves.cluster import Cluster
+from tests.long_runs.cluster import Cluster
+from tests.long_runs.harness import Harness, LoadReport
+from tests.long_runs.load import Group, Load
 from tests.workers.libraries import AIOKAFKA, CONFLUENT, KAFKA_PYTHON
 
 TOPIC = "moves"

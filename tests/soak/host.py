@@ -2,7 +2,8 @@
 
     python host.py FOLDER serve ...
 
-Each look is a file of JSON: `look-0`, `look-1`, ...
+Each look is a file of JSON: `look-0`, `look-1`, ... The broker remembers few events, so
+that it has as many of them after the warm-up as at the end.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from kohort.broker.events.bus import Events
 from kohort.broker.server import Broker
 from kohort.control.cli import main
 
 LOOK = signal.SIGUSR1
+REMEMBERED = 500
 
 
 def _memory_mb() -> float:
@@ -93,5 +96,7 @@ def obey_signals(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    assert Events.__init__.__kwdefaults__ is not None
+    Events.__init__.__kwdefaults__["remembered"] = REMEMBERED
     obey_signals(Path(sys.argv.pop(1)))
     main()

@@ -93,15 +93,16 @@ class LongRun:
     Args:
         name: a word for the folder.
         seed: of the run; None for a random one.
+        parent: of the folder; None for the system's.
 
     Attributes:
         folder: for data, journals and logs.
         seed: of the run.
     """
 
-    def __init__(self, name: str, seed: int | None) -> None:
+    def __init__(self, name: str, seed: int | None, parent: Path | None = None) -> None:
         self.seed = random.randrange(1 << 32) if seed is None else seed
-        self.folder = Path(tempfile.mkdtemp(prefix=f"kohort-{name}-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"kohort-{name}-", dir=parent))
         self._began = time.monotonic()
         print(f"seed {self.seed}; everything is in {self.folder}", flush=True)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.crash import oracle
-from tests.crash.oracle import Committed
-from tests.crash.witness import Witness
+from tests.long_runs import oracle
+from tests.long_runs.oracle import Committed
+from tests.long_runs.witness import Witness
 from tests.workers.lines import key_of, text_of, value_of
 from tests.workers.process import Line
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from tests.crash.witness import Poll, Witness, checksum
+from tests.long_runs.witness import Poll, Witness, checksum
 from tests.workers.lines import key_of, value_of
 
 Log = Mapping[int, Sequence[tuple[int, bytes, bytes]]]

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from tests.crash.broker_process import BrokerError
 from tests.librdkafka import row_of
+from tests.long_runs.broker_process import BrokerError
 
 READ_S = 120.0
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.crash.cluster_queries import ClusterQueries
-from tests.crash.witness import Witness
 from tests.long_runs import RunError
+from tests.long_runs.cluster_queries import ClusterQueries
+from tests.long_runs.witness import Witness
 from tests.workers import process
 from tests.workers.libraries import Library
 from tests.workers.process import Line

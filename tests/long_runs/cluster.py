@@ -12,8 +12,8 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.crash.broker_process import BrokerProcess
 from tests.long_runs import RunError
+from tests.long_runs.broker_process import BrokerProcess
 
 COMMAND_S = 60.0
 

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.crash import oracle
-from tests.crash.broker_process import BrokerProcess
-from tests.crash.cluster_queries import ClusterQueries
-from tests.crash.load import Group, Load, Worker
-from tests.crash.observations import read_all
-from tests.crash.witness import Witness
-from tests.long_runs import Report, hold
+from tests.long_runs import Report, hold, oracle
+from tests.long_runs.broker_process import BrokerProcess
+from tests.long_runs.cluster_queries import ClusterQueries
+from tests.long_runs.load import Group, Load, Worker
+from tests.long_runs.observations import read_all
+from tests.long_runs.witness import Witness
 
 
 @dataclass(slots=True)
@@ -103,7 +102,7 @@ class Harness:
 
     def close(self) -> None:
         """Ends all processes."""
-        self.queries.forget()
+        self.queries.close()
         self.load.close()
         self.served.close()
 

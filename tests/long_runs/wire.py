@@ -79,13 +79,16 @@ class Wire:
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
         self._leaders: dict[tuple[str, int], int] = {}
-        self._coordinators: dict[tuple[str, int], Address] = {}
+        self._coordinators: dict[tuple[str, int], Any] = {}
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections; a further call opens new ones."""
         for connection in self._connections.values():
             connection.abort()
             await connection.wait_closed()
+        self._connections.clear()
+        self._leaders.clear()
+        self._coordinators.clear()
 
     async def until(self, what: str, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Repeats a request until it is answered.
@@ -146,7 +149,8 @@ class Wire:
                 self._connections[address] = known
             return known
 
-    async def _anyone(self, api_name: str, version: int, message: object) -> Any:
+    async def anyone(self, api_name: str, version: int, message: object) -> Any:
+        """The response of the first node that answers."""
         for address in self._bootstrap[:-1]:
             try:
                 return await self.call(address, api_name, version, message)
@@ -162,7 +166,7 @@ class Wire:
         """
         if (topic, partition) not in self._leaders:
             request = MetadataRequest([MetadataRequestTopic(name=topic)])
-            answer = await self._anyone("Metadata", 9, request)
+            answer = await self.anyone("Metadata", 9, request)
             self._addresses = {
                 each.node_id: (each.host, each.port) for each in answer.brokers
             }
@@ -184,10 +188,24 @@ class Wire:
         Raises:
             LaterError: it is not known, or does not answer.
         """
-        address = self._coordinators.get((key, kind))
-        if address is None:
-            request = FindCoordinatorRequest(key=key, key_type=kind)
-            found = await self._anyone("FindCoordinator", 3, request)
-            self.check("FindCoordinator", found.error_code)
-            address = self._coordinators[key, kind] = found.host, found.port
+        found = await self.coordinator(kind, key)
+        address = found.host, found.port
         return await self.call(address, api_name, version, message)
+
+    async def coordinator(self, kind: int, key: str) -> Any:
+        """The response to FindCoordinator, or the last one.
+
+        Raises:
+            LaterError: there is no coordinator yet.
+        """
+        found = self._coordinators.get((key, kind))
+        if found is None:
+            request = FindCoordinatorRequest(key=key, key_type=kind)
+            found = await self.anyone("FindCoordinator", 3, request)
+            self.check("FindCoordinator", found.error_code)
+            self._coordinators[key, kind] = found
+        return found
+
+    def forget_coordinators(self) -> None:
+        """Looks them up again."""
+        self._coordinators.clear()
