@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -224,14 +225,14 @@ class Harness:
         return sent
 
     def stop_members(self) -> None:
-        """Makes all members leave."""
-        for worker in self.load.members:
-            worker.finish(together=worker not in self._grouped)
+        """Makes all members leave, those of a group one after the other."""
+        grouped = [group.worker for group in self.load.groups]
 
-    @property
-    def _grouped(self) -> list[Worker]:
-        """Those with all members of one group."""
-        return [group.worker for group in self.load.groups]
+        def finish(worker: Worker) -> None:
+            worker.finish(together=worker not in grouped)
+
+        with ThreadPoolExecutor(len(self.load.members)) as threads:
+            list(threads.map(finish, self.load.members))
 
     def end(self, sent: dict[str, list[int]], report: LoadReport) -> None:
         """Ends the load and the cluster, and checks everything.

@@ -28,8 +28,16 @@ class KohortMember(on_a_loop.LoopMember, ConsumerRebalanceListener):
         wanted = self.wanted
         if wanted.out:
             self.producers = [await _producer(wanted.bootstrap, wanted.client)]
-        self.consumer = Consumer(**wanted.settings(wanted.assignor))
-        await self.consumer.start()
+        while True:
+            self.consumer = Consumer(**wanted.settings(wanted.assignor))
+            try:
+                await self.consumer.start()
+            except KohortError:
+                await self.consumer.close()
+                if not wanted.is_patient:
+                    raise
+            else:
+                break
         self.consumer.subscribe([wanted.topic], listener=self)
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
