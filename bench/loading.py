@@ -23,8 +23,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.crash.broker_process import BrokerProcess
-from tests.crash.cluster_queries import ClusterQueries
+from tests.long_runs.broker_process import BrokerProcess
+from tests.long_runs.cluster_queries import ClusterQueries
 from tests.wire.blocking import BlockingClient
 
 from kohort.broker.coordinator.effects import GroupRecord, OffsetRecord
@@ -128,7 +128,7 @@ def prepare(served: BrokerProcess, offsets: int) -> None:
     queries = ClusterQueries(served)
     queries.create_topic(TOPIC, offsets, 1)
     queries.describe(group_id(0))
-    queries.forget()
+    queries.close()
     served.stop()
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.crash.broker_process import BrokerProcess
+from tests.long_runs.broker_process import BrokerProcess
 
 from kohort.client.admin import Admin
 from kohort.client.administering.values import NewTopic

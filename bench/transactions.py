@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.measured import Meter, Target
-from tests.crash.broker_process import BrokerProcess
 from tests.exactly_once.producer import Generation
+from tests.long_runs.broker_process import BrokerProcess
 
 from kohort.client.config import CommonConfig
 from kohort.client.network.connection import Connection

@@ -1,6 +1,6 @@
 """Apache Kafka 4.3, one KRaft node in a separate process, from Maven's jars.
 
-The jars are downloaded once, see `tests.interop.libraries`. A node takes 3 to 5 s to
+The jars are downloaded once, see `tests.workers.libraries`. A node takes 3 to 5 s to
 start and 350 MB, so tests share it: each scene uses its own names. Keys of groups, such
 as `group.max.size`, cannot be altered while a node runs (it answers INVALID_REQUEST): a
 test that needs other values starts another node.
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from tests.interop.libraries import _built, _run, need
+from tests.workers.libraries import _built, _run, need
 
 from kohort.client.admin import Admin
 

@@ -13,7 +13,7 @@ from typing import Any
 from bench.group_load import Connection
 from bench.growth.scene import Broker, Measure, Row, running
 from bench.loading import fill, groups_of_each_partition, prepare
-from tests.crash.broker_process import BrokerProcess
+from tests.long_runs.broker_process import BrokerProcess
 
 from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
 from kohort.protocol.errors import ErrorCode

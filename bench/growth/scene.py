@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.group_load import Connection, frame_of, message_of
-from tests.crash.broker_process import BrokerProcess
+from tests.long_runs.broker_process import BrokerProcess
 
 from kohort.protocol.errors import ErrorCode
 

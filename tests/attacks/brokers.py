@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests import apache_kafka
-from tests.crash.broker_process import free_ports
+from tests.long_runs.broker_process import free_ports
 
 START_S = 60.0
 LOOK_S = 0.05

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import confluent_kafka
 from tests.clients_table.evidence import MEMBERS
-from tests.clients_table.worker import Worker
-from tests.interop import libraries
-from tests.interop.libraries import HERE, Library
+from tests.workers import libraries
+from tests.workers.libraries import HERE, Library
+from tests.workers.process import Pool, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -182,34 +182,25 @@ CLIENTS = (
 )
 
 
-@dataclass(slots=True)
 class Pair:
-    """Two workers of a library, started when needed."""
+    """Two workers of a library, replaced when they cannot be used any more."""
 
-    client: Client
-    folder: Path
-    workers: dict[str, Worker] = field(default_factory=dict)
-    _argv: list[str] = field(default_factory=list)
-    _count: int = 0
+    def __init__(self, client: Client, folder: Path) -> None:
+        self.client = client
+        self.workers: dict[str, Worker] = {}
+        self._pool = Pool(client.library.command, folder, client.name)
 
     async def ready(self) -> dict[str, Worker]:
-        """Both, by client id; replaces those that cannot be used any more."""
-        if not self._argv:
-            self._argv = await asyncio.to_thread(self.client.library.command)
+        """Both, by client id."""
         for name in MEMBERS:
-            worker = self.workers.get(name)
-            if worker is not None and worker.is_reusable and worker.code is None:
-                continue
-            if worker is not None:
-                await worker.stop()
-            self._count += 1
-            stderr = self.folder / f"{self.client.name}-{name}-{self._count}.stderr"
-            self.workers[name] = Worker(self._argv, stderr)
-            await self.workers[name].start()
+            known = self.workers.get(name)
+            if known is None or not known.is_reusable or known.code is not None:
+                if known is not None:
+                    await asyncio.to_thread(known.stop)
+                self.workers[name] = await asyncio.to_thread(self._pool.take)
         return self.workers
 
     async def stop(self) -> None:
         """Stops both workers."""
-        for worker in self.workers.values():
-            await worker.stop()
+        await asyncio.to_thread(self._pool.stop)
         self.workers.clear()

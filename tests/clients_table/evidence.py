@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tests.clients_table.worker import Line
+    from tests.workers.process import Line
 
 GROUP = "billing"
 TOPIC = "orders"

@@ -17,7 +17,7 @@ from tests.clients_table.play import LOW, Cell, Timeouts
 from tests.clients_table.rows import REBALANCE, Row
 
 if TYPE_CHECKING:
-    from tests.clients_table.worker import Worker
+    from tests.workers.process import Worker
 
 STATES = ("PreparingRebalance", "CompletingRebalance")
 WAITS = {"PreparingRebalance": "join", "CompletingRebalance": "sync"}

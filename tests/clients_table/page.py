@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tests.clients_table.clients import CLIENTS, JOIN, SYNC, Bound
 from tests.clients_table.judge import DEFECTS, Facts, verdict, words
 from tests.clients_table.rows import BY_NAME, ROWS, Row
-from tests.interop.libraries import ROOT
+from tests.workers.libraries import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

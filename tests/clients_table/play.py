@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tests.clients_table.rows import Row, Step
-    from tests.clients_table.worker import Worker
+    from tests.workers.process import Worker
 
     from kohort.broker.events.seen import Seen
 
@@ -124,7 +124,7 @@ class Cell:
             broker.events.listen(self._hear)
             broker.requests.record(True)
             for name, worker in self.workers.items():
-                worker.begin(self._changed.set)
+                worker.begin(self._wake())
                 self._join(name, worker)
             feeding = asyncio.create_task(self._feed())
             try:
@@ -150,15 +150,16 @@ class Cell:
             client=name,
             assignor=self.assignor,
             heartbeat=HEARTBEAT_MS,
-            **({"plain": 1} if self.is_plain else {}),
-            **{
-                name: value
-                for name, value in asdict(self.timeouts).items()
-                if value is not None
-            },
+            plain=1 if self.is_plain else None,
+            **asdict(self.timeouts),
         )
 
     # -- observing
+
+    def _wake(self) -> Callable[[], object]:
+        """What a worker's reading thread calls after each line."""
+        wake = asyncio.get_running_loop().call_soon_threadsafe
+        return partial(wake, self._changed.set)
 
     def _hear(self, seen: Seen) -> None:
         self._seen.append(seen)
@@ -328,9 +329,9 @@ class Cell:
         evidence.last = self._state()
         evidence.errors = {name: w.error for name, w in self.workers.items()}
         for worker in self.workers.values():
-            worker.is_reusable = await worker.leave()
+            worker.is_reusable = await asyncio.to_thread(worker.leave)
             if not worker.is_reusable:
-                await worker.stop()
+                await asyncio.to_thread(worker.stop)
         self.broker.events.unlisten(self._hear)
         evidence.lines = {name: [*w.lines] for name, w in self.workers.items()}
         evidence.events = [seen.event for seen in self._seen]

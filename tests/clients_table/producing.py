@@ -36,7 +36,7 @@ class ProducerCell(Cell):
             self._nodes = {"leader": broker.cluster.topics.by_name[TOPIC].leaders[0]}
             broker.events.listen(self._hear)
             for worker in (sender, *others):
-                worker.begin(self._changed.set)
+                worker.begin(self._wake())
             for step in self.row.steps:
                 await self._perform(step)
             evidence.undone_ns = time.time_ns()

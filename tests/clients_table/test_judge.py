@@ -7,7 +7,7 @@ from typing import Any
 from tests.clients_table.evidence import Evidence
 from tests.clients_table.judge import Facts, about, judge, short, verdict, words
 from tests.clients_table.rows import BY_NAME, ROWS
-from tests.clients_table.worker import Line
+from tests.workers.process import Line
 
 BEGIN = 100
 ROW = BY_NAME["Heartbeat-NOT_COORDINATOR"]

@@ -2,8 +2,8 @@
 
     python -m tests.crash --kills 200
 
-Exits 0 if no acknowledged data is lost, 1 if some is; then the data directory, the
-journals and the broker's log are kept.
+Exits 0 if no acknowledged data is lost, 1 if some is; then the data directory and all
+logs are kept.
 """
 
 from __future__ import annotations

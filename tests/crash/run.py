@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.crash import oracle
-from tests.crash.broker_process import BrokerProcess
-from tests.crash.harness import Harness, LoadReport, Snapshot, members_of
-from tests.crash.journal import text_of
-from tests.crash.load import Load
-from tests.crash.observations import inspected
 from tests.crash.schedule import Moment, moments
-from tests.long_runs import hold, play
+from tests.long_runs import hold, oracle, play
+from tests.long_runs.broker_process import BrokerProcess
+from tests.long_runs.harness import Harness, LoadReport, Snapshot, members_of
+from tests.long_runs.load import Load
+from tests.long_runs.observations import inspected
+from tests.workers.libraries import AIOKAFKA, CONFLUENT, KAFKA_PYTHON
+from tests.workers.lines import text_of
 
 TOPIC = "load"
 OWNERS = ("ann", "bob")
@@ -57,7 +57,7 @@ class Settings:
         seed: of the schedule and of all random choices.
         nodes: of the cluster.
         config: keys of `kohort serve`, in addition to DEFAULTS.
-        folder: for the data directory, journals and logs; stays.
+        folder: for the data directory and logs; stays.
         tamper: called with the data directory after each kill; the test of this test
             damages it.
     """
@@ -92,62 +92,39 @@ def start_load(load: Load, seed: int, *, have_owners: bool) -> None:
     """Starts all clients."""
     in_flight = "max.in.flight.requests.per.connection"
     load.produce(
-        "producers",
-        _confluent("lz4", 30, {in_flight: 5, "batch.num.messages": 2}),
-        _confluent("gzip", 12, {in_flight: 3}),
-        _confluent("zstd", 6, {in_flight: 1}),
+        CONFLUENT,
+        lz4=_stream("lz4", 30, {in_flight: 5, "batch.num.messages": 2}),
+        gzip=_stream("gzip", 12, {in_flight: 3}),
+        zstd=_stream("zstd", 6, {in_flight: 1}),
     )
     load.produce(
-        "producers-aiokafka",
-        {"name": "snappy", "window": 12, "aiokafka": {"compression_type": "snappy"}},
-        {"name": "none", "window": 6, "aiokafka": {}},
+        AIOKAFKA,
+        snappy={"window": 12, "compression_type": "snappy"},
+        none={"window": 6},
     )
-    load.commit(
-        "committers",
-        {"group": "committer-confluent", "library": "confluent", "seed": seed},
-        {"group": "committer-python", "library": "kafka-python", "seed": seed},
-    )
+    load.commit(CONFLUENT, "committer-confluent", seed)
+    load.commit(KAFKA_PYTHON, "committer-python", seed)
+    stays = {"session": SESSION_MS}
     load.consume(
-        "cooperative",
-        *(_member("confluent", f"c{i}", "cooperative-sticky") for i in range(3)),
+        CONFLUENT, "cooperative", "cooperative-sticky", c0=stays, c1=stays, c2=stays
     )
+    static = [{"instance": f"instance-{number}"} for number in range(2)]
     load.consume(
-        "static",
-        _member("aiokafka", "s0", "range", "instance-0"),
-        _member("aiokafka", "s1", "range", "instance-1"),
-        _member("aiokafka", "s2", "range"),
+        *(AIOKAFKA, "static", "range"),
+        s0=stays | static[0],
+        s1=stays | static[1],
+        s2=stays,
     )
+    leaves = {"session": BRIEF_MS}
     load.consume(
-        "changing",
-        _member("confluent", "x0", "range", "instance-0", BRIEF_MS),
-        _member("confluent", "x1", "range", session_ms=BRIEF_MS),
-        _member("confluent", "x2", "range", session_ms=BRIEF_MS),
+        *(CONFLUENT, "changing", "range"), x0=leaves | static[0], x1=leaves, x2=leaves
     )
     if have_owners:
-        load.own(*({"name": name, "seed": f"{seed} {name}"} for name in OWNERS))
+        load.own(*((name, f"{seed}-{name}") for name in OWNERS))
 
 
-def _confluent(
-    codec: str, window: int, settings: dict[str, object]
-) -> dict[str, object]:
-    librdkafka = {**settings, "compression.type": codec}
-    return {"name": codec, "window": window, "librdkafka": librdkafka}
-
-
-def _member(
-    library: str,
-    client: str,
-    assignor: str,
-    instance: str | None = None,
-    session_ms: int = SESSION_MS,
-) -> dict[str, object]:
-    return {
-        "library": library,
-        "client": client,
-        "assignor": assignor,
-        "instance": instance,
-        "session_ms": session_ms,
-    }
+def _stream(codec: str, window: int, settings: dict[str, object]) -> dict[str, object]:
+    return {**settings, "window": window, "compression.type": codec}
 
 
 class Run:
@@ -237,15 +214,16 @@ class Run:
             self._served.fill_disk(self._draw.randrange(ROOM))
             self._served.runs_for(self._draw.uniform(0, FULL_S))
         if moment is Moment.TOPICS and self._load.owners is not None:
-            self._load.owners.send("kill", self._served.pid)
+            owner = self._draw.choice(OWNERS)
+            self._load.owners.send("kill", pid=self._served.pid, **{"as": owner})
             self._served.until_killed()
         self._killed(moment)
         self._served.start()
 
     def _spare(self, *, is_spared: bool) -> None:
         if self._load.owners is not None:
-            self._load.owners.send("spare", int(is_spared))
-            self._load.owners.expect("spared")
+            for owner in OWNERS:
+                self._load.owners.ask("spare", "spared", owner, topics=int(is_spared))
 
     def _killed(self, moment: Moment) -> None:
         """Kills the broker, if it still runs."""
@@ -255,7 +233,6 @@ class Run:
             self._away_since = time.monotonic()
         self._served.close()
         self._harness.queries.forget()
-        self._harness.witness.read()
         hold(self._served.faults())
         self.report.kills[moment] += 1
         self._settings.tamper(self._data)
@@ -288,10 +265,10 @@ class Run:
     def _check_back(self) -> None:
         """Checks a broker that has just come back."""
         witness, queries = self._harness.witness, self._harness.queries
-        acked = witness.acked.copy()
-        ends = witness.ends.copy()
+        acked, ends = witness.now_acked(), witness.now_ended()
         committed = self._harness.committed(self._everybody)
-        witness.read()
+        for worker in self._load.committers:
+            worker.tell()  # then the witness knows what they had sent
         hold(
             [
                 *oracle.offsets(acked, committed),
@@ -347,5 +324,6 @@ class Run:
         seen = {place: each for place, each in seen.items() if place[0] in everybody}
         hold(oracle.inspected(seen, self._harness.committed(everybody)))
         if self._load.owners is not None:
-            self.report.steps = sum(self._load.owners.stop().values())
+            self.report.steps = sum(self._load.owners.finish().values())
+        self._harness.stop_members()
         self._harness.end(sent, self.report)

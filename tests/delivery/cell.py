@@ -1,6 +1,6 @@
 """One cell of the table: real clients, a disturbance, and two accounts of it.
 
-The workers of `tests/interop` say which records their application handled: that is the
+The workers of `tests/workers` say which records their application handled: that is the
 truth. The other account is the broker's. A cell
 
 1. lets one or two members handle all records (`worked`);
@@ -17,10 +17,12 @@ import contextlib
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.clients_table.worker import Line, Worker
+from tests.workers import libraries
+from tests.workers.process import Line, Pool, Worker
 
 from kohort.client import ConsumerGroupMetadata, Producer, TopicPartition
 from kohort.control.conditions import ConditionTimeout
@@ -28,10 +30,6 @@ from kohort.control.group import Group
 from kohort.protocol.records import Record, build_batch
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.interop.libraries import Library
-
     from kohort.broker.events.delivery import Delivery
     from kohort.broker.server import Broker
 
@@ -41,8 +39,7 @@ RECORDS = 20
 some more. After a single one, a close cannot be told from a commit of the close."""
 LATE = 7
 TRANSACTIONAL = "transactional"
-"""The service that handles records in transactions, and commits its offsets in them:
-`tests/interop/workers/transacting.py`."""
+"""The service that handles records in transactions, and commits its offsets in them."""
 ABORT_EVERY = 3
 LIMIT_S = 60.0
 CAREFUL = frozenset({"released", "auto"})
@@ -59,34 +56,6 @@ _numbers = itertools.count(1)
 
 Place = tuple[int, int]
 """Partition and offset."""
-
-
-@dataclass(slots=True)
-class Workers:
-    """Processes of a library, used for one cell after the other."""
-
-    library: Library
-    folder: Path
-    idle: list[Worker] = field(default_factory=list)
-    _argv: list[str] = field(default_factory=list)
-    _count: int = 0
-
-    async def take(self) -> Worker:
-        """One that has no consumer."""
-        if not self._argv:
-            self._argv = await asyncio.to_thread(self.library.command)
-        if self.idle:
-            return self.idle.pop()
-        self._count += 1
-        stderr = self.folder / f"{self.library.name}-{self._count}.stderr"
-        worker = Worker(self._argv, stderr)
-        await worker.start()
-        return worker
-
-    async def stop(self) -> None:
-        """Ends all of them."""
-        for worker in self.idle:
-            await worker.stop()
 
 
 @dataclass(slots=True)
@@ -137,7 +106,7 @@ class Member:
     def is_idle(self) -> bool:
         """Whether it has committed what its service commits."""
         if self.service == TRANSACTIONAL:
-            kinds = [line.kind for line in self.lines if line.kind != "ready"]
+            kinds = [line.kind for line in self.lines if line.kind != "owns"]
             return not kinds or kinds[-1] != "consumed"
         commits = [line for line in self.lines if line.kind == "committed"]
         if self.service == "late":
@@ -169,7 +138,7 @@ class Cell:
     """
 
     def __init__(
-        self, broker: Broker, workers: Workers, service: str, assignor: str
+        self, broker: Broker, workers: Pool, service: str, assignor: str
     ) -> None:
         number = next(_numbers)
         self.broker = broker
@@ -291,41 +260,39 @@ class Cell:
 
     async def join(self, name: str, **words: object) -> Member:
         """A member joins; returns before it has."""
-        worker = await self.workers.take()
-        worker.begin(self._changed.set)
+        worker = await asyncio.to_thread(self.workers.take)
+        wake = asyncio.get_running_loop().call_soon_threadsafe
+        worker.begin(partial(wake, self._changed.set))
         member = Member(name, worker, self.service)
         self.members.append(member)
         words.setdefault("session", 30_000)
-        words |= {
-            "bootstrap": self.broker.bootstrap_servers,
-            "topic": self.topic,
-            "group": self.group.group_id,
-            "client": name,
-            "heartbeat": 50,
-        }
         if self.service == TRANSACTIONAL:
-            out = f"{self.topic}-out"
-            worker.send("transform", out=out, abort=ABORT_EVERY, **words)
-            return member
+            words |= {"out": f"{self.topic}-out", "abort": ABORT_EVERY}
+        else:
+            words |= {"service": self.service}
+            # Without the worker's own polls kafka-python often joins twice.
+            words["plain"] = (
+                None if self.workers.name == libraries.KAFKA_PYTHON.name else 1
+            )
         worker.send(
             "join",
+            bootstrap=self.broker.bootstrap_servers,
+            topic=self.topic,
+            group=self.group.group_id,
+            client=name,
             assignor=self.assignor,
-            service=self.service,
-            **({} if self.workers.library.name == "kafka-python" else {"plain": 1}),
+            heartbeat=50,
             **words,
         )
         return member
 
     async def leave(self, member: Member) -> None:
         """Closes it; its worker can be used again."""
-        changed = member.worker.changed
-        if not await member.worker.leave():
-            member.is_gone = True
-            await member.worker.stop()
-            raise AssertionError(f"{member.name} did not leave: {member.worker.error}")
+        left = await asyncio.to_thread(self.workers.give_back, member.worker)
         member.close()
-        self.workers.idle.append(member.worker)
-        changed()
+        if not left:
+            raise AssertionError(f"{member.name} did not leave: {member.worker.error}")
+        self._changed.set()
 
     async def end(self) -> None:
         """Closes all members."""
@@ -336,7 +303,7 @@ class Cell:
 
     async def crash(self, member: Member) -> None:
         """Kills its process."""
-        await member.worker.stop()
+        await asyncio.to_thread(member.worker.stop)
         member.close()
 
     async def until(self, what: str, holds: Callable[[], bool]) -> None:
@@ -497,7 +464,7 @@ def _runs(places: Iterable[Place]) -> str:
 
 @contextlib.asynccontextmanager
 async def played(
-    broker: Broker, workers: Workers, service: str, assignor: str
+    broker: Broker, workers: Pool, service: str, assignor: str
 ) -> AsyncIterator[Cell]:
     """A cell; at the end its members are gone."""
     cell = Cell(broker, workers, service, assignor)

@@ -5,7 +5,7 @@ ways; each says which records it handled. The account has to agree: with what wa
 handled again, and with what was skipped; and nothing changes when the members close.
 
 KOHORT_DELIVERY=all plays all cells. Otherwise there are enough of them that each pair
-of client, assignor, service and disturbance occurs.
+of library, assignor, service and disturbance occurs.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 import pytest_asyncio
-from tests.delivery.cell import CONFIG, TRANSACTIONAL, Workers, played
+from tests.delivery.cell import CONFIG, TRANSACTIONAL, played
 from tests.delivery.disturbances import AT_WORK, DISTURBANCES
-from tests.interop import libraries
-from tests.interop.libraries import Library
+from tests.workers import libraries
+from tests.workers.libraries import Library
+from tests.workers.process import Pool
 
 from kohort.broker.server import Broker
 
@@ -56,6 +56,12 @@ class Client(NamedTuple):
     services: tuple[str, ...] = SERVICES
     is_committed: bool = False
 
+    @property
+    def name(self) -> str:
+        """Its row of the table."""
+        is_program = self.services == (TRANSACTIONAL,)
+        return f"{self.library.name}-transactions" if is_program else self.library.name
+
 
 CLIENTS: Final = (
     Client(
@@ -68,8 +74,7 @@ CLIENTS: Final = (
         (EAGER,),
         quick=frozenset({"storm", "replaced", "one_of_two", "crash", "kick", "seek"}),
     ),
-    # A commit in its callback of a revocation does not return.
-    Client(libraries.KAFKA_PYTHON, (EAGER,), frozenset({"released"})),
+    Client(libraries.KAFKA_PYTHON, (EAGER,)),
     Client(libraries.KOHORT),
     Client(libraries.JAVA, marks=(pytest.mark.interop,)),
     Client(libraries.FRANZ_GO, marks=(pytest.mark.interop,)),
@@ -97,18 +102,20 @@ CLIENTS: Final = (
     ),
     *(
         Client(
-            replace(program, name=f"{program.name}-transactions"),
+            library,
             (EAGER,),
-            # The programs have no commands for these, and librdkafka 2.16 finds the
+            # Not all programs have these, and librdkafka 2.16 finds the
             # coordinator no more after its only node has stopped.
             frozenset({"seek", "latest", "static", "static_crash", "restart"}),
             marks=(pytest.mark.interop,),
             services=(TRANSACTIONAL,),
             is_committed=True,
         )
-        for _, program in libraries.TRANSACTIONAL
+        for library in libraries.TRANSACTIONAL
     ),
 )
+WITHOUT_GENERATION: Final = frozenset({libraries.AIOKAFKA, libraries.KAFKAJS})
+"""Libraries whose TxnOffsetCommit has no generation."""
 QUICK: Final = frozenset({"late", "released", "never"})
 
 
@@ -133,15 +140,21 @@ def cells() -> Iterator[ParameterSet]:
                         service,
                         disturbance,
                         marks=() if is_quick else client.marks,
-                        id=f"{client.library.name}-{assignor}-{service}-{disturbance}",
+                        id=f"{client.name}-{assignor}-{service}-{disturbance}",
                     )
 
 
 def pairs(cell: ParameterSet) -> set[tuple[object, object]]:
-    """The pairs of its values, each with its column."""
-    client, *others = cell.values
+    """The pairs of its values, each with its column.
+
+    What programs with transactions send is one of two sequences: offsets with a
+    generation (KIP-447), or with a transactional id for each partition.
+    """
+    client, assignor, service, disturbance = cell.values
     assert isinstance(client, Client)
-    values = enumerate([client.library.name, *others])
+    if service == TRANSACTIONAL and client.library in WITHOUT_GENERATION:
+        service = f"{TRANSACTIONAL}, an id for each partition"
+    values = enumerate([client.library.name, assignor, service, disturbance])
     return {*itertools.combinations(values, 2)}
 
 
@@ -177,16 +190,17 @@ async def broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Brok
         yield broker
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def workers(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[dict[str, Workers]]:
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pool]]:
     """Processes by library, used again and again."""
     folder: Path = tmp_path_factory.mktemp("workers")
-    found = {client.library.name: Workers(client.library, folder) for client in CLIENTS}
-    yield found
-    for each in found.values():
-        await each.stop()
+    pools = {
+        each.library.name: Pool(each.library.command, folder, each.library.name)
+        for each in CLIENTS
+    }
+    yield pools
+    for each in pools.values():
+        each.stop()
 
 
 def test_a_quarter_of_the_cells_has_each_pair() -> None:
@@ -200,7 +214,7 @@ def test_a_quarter_of_the_cells_has_each_pair() -> None:
 @pytest.mark.parametrize(("client", "assignor", "service", "disturbance"), CELLS)
 async def test_the_account_agrees_with_the_applications(
     broker: Broker,
-    workers: dict[str, Workers],
+    workers: dict[str, Pool],
     client: Client,
     assignor: str,
     service: str,

@@ -78,7 +78,10 @@ def check_module(arguments: list[str]) -> None:
     exists = path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
     assert exists, f"there is no module {module}"
     folder = path if path.is_dir() else path.parent
-    source = "\n".join(file.read_text() for file in folder.glob("*.py"))
+    files = [*folder.glob("*.py")]
+    if module.startswith("tests."):
+        files.append(ROOT / "tests" / "long_runs" / "__init__.py")  # common options
+    source = "\n".join(file.read_text() for file in files)
     for option in rest:
         name = option.partition("=")[0]
         if name.startswith("--"):

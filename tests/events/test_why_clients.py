@@ -9,9 +9,8 @@ import sys
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from confluent_kafka import KafkaException
 from tests.client.stage import PATIENCE, consumer, poll_until
-from tests.scenes.players import Player
+from tests.scenes.players import Player, RefusedError
 
 from kohort.testing import Kohort, in_thread
 
@@ -32,7 +31,7 @@ def test_librdkafka_in_a_group_that_is_full_of_itself(kohort: Kohort) -> None:
             group.stable(members=2).until_assigned()
             before = group.history()
         with (
-            pytest.raises(KafkaException),
+            pytest.raises(RefusedError),
             in_thread(again.run, stop=again.stop) as run,
         ):
             run.exception(PATIENCE)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.exactly_once.history import Complaint, History, OffsetRead, Place
-from tests.exactly_once.member import Member, committed
+from tests.exactly_once.member import Member, committed_offsets
 from tests.exactly_once.producer import Generation, Producer
 from tests.exactly_once.reader import Reader
-from tests.exactly_once.wire import Address, RefusedError, Wire
+from tests.long_runs.wire import Address, RefusedError, Wire
 
 from kohort.protocol.errors import ErrorCode
 
@@ -257,9 +257,7 @@ class Worker:
         if not assigned:
             return
         scene = self._scene
-        found = await committed(
-            self._wire, scene.group, scene.source, assigned, is_stable=True
-        )
+        found = await committed_offsets(self._wire, scene.group, scene.source, assigned)
         for partition, offset in found.items():
             scene.history.add(OffsetRead(self._name, partition, offset))
             self._reader.seek((scene.source, partition), max(offset, 0))
@@ -378,7 +376,7 @@ async def observe_offsets(scene: Scene) -> None:
     wire = scene.wire("offset-reader")
     partitions = list(range(SOURCE_PARTITIONS))
     while not scene.is_over:
-        found = await committed(
+        found = await committed_offsets(
             wire, scene.group, scene.source, partitions, is_stable=False
         )
         for partition, offset in found.items():

@@ -6,13 +6,10 @@ import asyncio
 import contextlib
 from typing import Any
 
-from tests.exactly_once.wire import GROUP, LaterError, RefusedError, Wire
+from tests.long_runs.cluster_queries import committed
+from tests.long_runs.wire import GROUP, LaterError, RefusedError, Wire
 
 from kohort.protocol import consumer
-from kohort.protocol.apis.k09_offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestTopic,
-)
 from kohort.protocol.apis.k11_join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -171,32 +168,20 @@ class Member:
         self._member_id = ""
 
 
-async def committed(
-    wire: Wire, group: str, topic: str, partitions: list[int], *, is_stable: bool
+async def committed_offsets(
+    wire: Wire,
+    group: str,
+    topic: str,
+    partitions: list[int],
+    *,
+    is_stable: bool = True,
 ) -> dict[int, int]:
-    """OffsetFetch: the committed offset of each partition, -1 for none.
+    """The committed offsets, -1 for none.
 
-    Args:
-        wire: the client's connections.
-        group: its id.
-        topic: of the partitions.
-        partitions: their numbers.
-        is_stable: waits for open transactions with offsets of the partitions (KIP-447).
+    By default once no open transaction may change them (KIP-447).
     """
-    request = OffsetFetchRequest(
-        group,
-        [OffsetFetchRequestTopic(topic, partitions)],
-        require_stable=is_stable,
+    found = await wire.until(
+        f"the offsets of {group} are known",
+        lambda: committed(wire, group, topic, partitions, is_stable=is_stable),
     )
-
-    async def ask() -> dict[int, int]:
-        answer = await wire.coordinated(GROUP, group, "OffsetFetch", 7, request)
-        wire.check("OffsetFetch", answer.error_code)
-        (about,) = answer.topics
-        for each in about.partitions:
-            wire.check("OffsetFetch", each.error_code)
-        return {
-            each.partition_index: each.committed_offset for each in about.partitions
-        }
-
-    return await wire.until(f"the offsets of {group} are known", ask)
+    return {partition: offset for partition, (offset, _) in found.items()}

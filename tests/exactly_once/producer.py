@@ -25,7 +25,7 @@ from tests.exactly_once.history import (
     Value,
 )
 from tests.exactly_once.member import Membership
-from tests.exactly_once.wire import (
+from tests.long_runs.wire import (
     GROUP,
     TRANSACTION,
     GaveUpError,

@@ -8,21 +8,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.exactly_once.history import History, Place, Polled, Sought
-from tests.exactly_once.wire import Address, LaterError, Wire
+from tests.long_runs.wire import Address, LaterError, Wire
 
 from kohort.protocol import records
 from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from kohort.protocol.apis.k02_list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from kohort.protocol.markers import read_marker
 
 WAIT_MS = 100
 PARTITION_BYTES = 65_536
 RESPONSE_BYTES = 1 << 20
-LATEST = -1
 
 
 class Reader:
@@ -153,23 +147,3 @@ def readable(
             if each.offset >= position
         ]
     return rows, max(after, position)
-
-
-async def end_of(wire: Wire, place: Place, *, is_committed: bool) -> int:
-    """ListOffsets of the latest offset: the last stable one, or the high watermark."""
-    topic, partition = place
-    request = ListOffsetsRequest(
-        -1,
-        int(is_committed),
-        [ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=LATEST)])],
-    )
-
-    async def ask() -> int:
-        leader = await wire.leader(topic, partition)
-        answer = await wire.call(leader, "ListOffsets", 6, request)
-        (about,) = answer.topics[0].partitions
-        wire.check("ListOffsets", about.error_code)
-        offset: int = about.offset
-        return offset
-
-    return await wire.until(f"the end of {topic}-{partition} is known", ask)

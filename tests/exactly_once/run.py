@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests import long_runs
@@ -25,15 +26,13 @@ from tests.exactly_once.actors import (
 )
 from tests.exactly_once.checker import check
 from tests.exactly_once.history import History, Log, Outcome, Place, Polled
-from tests.exactly_once.member import committed
-from tests.exactly_once.reader import Reader, end_of
-from tests.exactly_once.wire import Address, GaveUpError
+from tests.exactly_once.member import committed_offsets
+from tests.exactly_once.reader import Reader
 from tests.long_runs import play
-from tests.moves.cluster import Cluster
+from tests.long_runs.cluster import Cluster
+from tests.long_runs.cluster_queries import create, end_of
+from tests.long_runs.wire import Address, GaveUpError
 from tests.patience import PATIENCE_S
-from tests.wire.requests import create_topics
-
-from kohort.protocol.errors import ErrorCode
 
 PROGRAM = Path(__file__).with_name("program.py")
 NODES = 3
@@ -207,15 +206,10 @@ class Run:
 
     async def _create(self, topic: str, partitions: int) -> None:
         replicas = 1 if self._cluster is None else NODES
-        request = create_topics(topic, partitions=partitions, replicas=replicas)
-        address = self._addresses()[0]
-
-        async def ask() -> None:
-            answer = await self._wire.call(address, "CreateTopics", 5, request)
-            if answer.topics[0].error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                self._wire.check("CreateTopics", answer.topics[0].error_code)
-
-        await self._wire.until(f"{topic} is created", ask)
+        await self._wire.until(
+            f"{topic} is created",
+            lambda: create(self._wire, topic, partitions, replicas),
+        )
 
     async def _write(self, scene: Scene) -> None:
         """Runs the writers, and disturbs them, until there are enough transactions."""
@@ -311,8 +305,13 @@ class Run:
             found = {}
             open_at = {}
             for place in places:
-                stable = await end_of(self._wire, place, is_committed=True)
-                end = await end_of(self._wire, place, is_committed=False)
+                stable, end = [
+                    await self._wire.until(
+                        f"the end of {place} is known",
+                        partial(end_of, self._wire, *place, is_stable=each),
+                    )
+                    for each in (True, False)
+                ]
                 found[place] = end
                 if stable != end:
                     open_at[place] = stable, end
@@ -359,8 +358,8 @@ class Run:
         deadline = time.monotonic() + PATIENCE_S
         before: dict[int, int] = {}
         while True:
-            found = await committed(
-                self._wire, scene.group, scene.source, [*wanted], is_stable=True
+            found = await committed_offsets(
+                self._wire, scene.group, scene.source, [*wanted]
             )
             if all(found[partition] > last for partition, last in wanted.items()):
                 return

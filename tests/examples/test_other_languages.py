@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.commands import KOHORT, environment
-from tests.interop.libraries import need
+from tests.workers.libraries import need
 
 pytestmark = pytest.mark.interop
 

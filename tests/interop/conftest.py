@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
-    from tests.interop.libraries import Library
+    from tests.workers.libraries import Library
 
 PLAYED = pytest.StashKey[list[Scene]]()
 RUNNING = os.environ.get("KOHORT_INTEROP_BOOTSTRAP")

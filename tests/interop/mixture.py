@@ -16,8 +16,8 @@ from tests.interop.scene import BRIEF_MS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.interop.libraries import Library
     from tests.interop.scene import Scene
+    from tests.workers.libraries import Library
 
 
 def group_of_several(scene: Scene, *libraries: Library) -> None:

@@ -8,8 +8,8 @@ from confluent_kafka import ConsumerGroupState
 from tests.interop.scene import BRIEF_MS, PARTITIONS
 
 if TYPE_CHECKING:
-    from tests.interop.libraries import Library
     from tests.interop.scene import Scene
+    from tests.workers.libraries import Library
 
 
 def group_that_changes(scene: Scene) -> None:

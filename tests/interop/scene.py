@@ -5,14 +5,11 @@ Nothing here sleeps: every wait is for a worker's event, or for the broker's res
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import subprocess
+import signal
 import threading
 import time
 import uuid
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
@@ -20,8 +17,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     NewTopic,
     OffsetSpec,
 )
-from tests.interop.libraries import ROOT
 from tests.patience import PATIENCE_S
+from tests.workers.process import Line, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +28,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
         ConsumerGroupDescription,
     )
-    from tests.interop.libraries import Library
+    from tests.workers.libraries import Library
+    from tests.workers.lines import Record
 
     from kohort.testing import Kohort
 
@@ -46,7 +44,7 @@ BRIEF_MS = 6_000  # group.min.session.timeout.ms: for members that should expire
 HEARTBEAT_MS = 300
 
 
-class Member:
+class Member(Worker):
     """One worker process and its events; guarded by the scene's condition."""
 
     def __init__(
@@ -56,170 +54,108 @@ class Member:
         self.client = name  # its client.id, once it is a member
         self.partitions: frozenset[int] = frozenset()
         self.generation: int | None = None
-        self.ready = self.closed = self.dead = False
-        self.error: str | None = None
+        self.said: set[str] = set()  # the kinds of its events
+        self.dead = False
+        self.wrong: str | None = None
         self.told = 0
-        self.records: list[tuple[int, int, str, str]] = []
+        self.records: list[Record] = []
         self.produced = 0
         # Every assignment that it has reported, with the reason.
         self.changes: list[tuple[str, frozenset[int]]] = []
         # Its reports: when (ns since the epoch) it began to read which partitions,
         # and why.
         self.reads: list[tuple[int, str, frozenset[int]]] = []
-        self.stalled = False
-        # Transactional programs: ended transactions (True for a commit, records), the
-        # error of the fenced producer, and the end of the reader's work.
+        # Transactional programs: ended transactions (True for a commit, records), and
+        # the error of the fenced producer.
         self.ended: list[tuple[bool, int]] = []
         self.fenced: str | None = None
-        self.has_read = False
         # By generation: its assignment, and where it has led.
         self.assigned: dict[int, frozenset[int]] = {}
         self.led: set[int] = set()
         self.history: list[str] = []
-        self._changed = changed
         self._began = time.monotonic()
-        self._stderr_path = folder / f"{name}.stderr"
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-            "KAFKAJS_NO_PARTITIONER_WARNING": "1",
-        }
-        with self._stderr_path.open("wb") as stderr:
-            self.process = subprocess.Popen(
-                argv,
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-            )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self._stdin: IO[str] = self.process.stdin
-        self._reader = threading.Thread(
-            target=self._read, args=(self.process.stdout,), daemon=True
-        )
-        self._reader.start()
+        super().__init__(argv, folder / f"{name}.stderr", changed)
 
     def send(self, verb: str, **words: object) -> None:
         """Writes one command to the worker."""
-        line = " ".join([verb, *(f"{key}={value}" for key, value in words.items())])
-        with self._changed:
-            self._note(f"> {line}")
-        with contextlib.suppress(OSError):  # the reader reports its death
-            self._stdin.write(line + "\n")
-            self._stdin.flush()
+        with self.changed:
+            self._note(f"> {verb} {words}")
+        super().send(verb, **words)
 
-    def stop(self) -> None:
+    def stop(self, number: int = signal.SIGKILL) -> None:
         """Kills it, and waits until all its lines are read."""
-        with self._changed:
+        with self.changed:
             self.dead = True
-            self.partitions = frozenset()
-            self.reads.append((time.time_ns(), "killed", self.partitions))
+            self.reads.append((time.time_ns(), "killed", frozenset()))
             self._note("> SIGKILL")
-        self.process.kill()
-        self.process.wait()
-        self._reader.join()
-        with self._changed:
+        super().stop(number)
+        with self.changed:
             self.partitions = frozenset()  # the reader may have read one more
-        with contextlib.suppress(OSError):
-            self._stdin.close()
+
+    @property
+    def failure(self) -> str | None:
+        """The error that should end the scene."""
+        is_known = self.dead or "closed" in self.said
+        if self.wrong is None and self.code is not None and not is_known:
+            return f"exited {self.code} without being asked to"
+        return self.wrong
 
     def failed(self) -> str:
         """Waits until it has ended with an error; returns the error."""
-        self.process.wait(LIMIT_S)
-        self._reader.join()
-        with self._changed:
-            error, self.error = self.error, None
+        self.wait(LIMIT_S)
+        with self.changed:
+            error, self.wrong = self.failure, None
+            self.dead = True
         assert error is not None, "it has ended as it was asked to"
-        return f"{self._stderr_path.read_text(errors='replace')}{error}"
+        return f"{self.logged()}{error}"
 
     def story(self) -> str:
         """Its history and its stderr, for a failed scene."""
-        stderr = self._stderr_path.read_text(errors="replace")[-3000:]
-        code = self.process.poll()
-        return "\n".join(
-            [
-                *self.history,
-                f"exit code: {code}",
-                *(["stderr:", stderr] if stderr else []),
-            ]
-        )
+        end = [f"exit code: {self.process.poll()}", "stderr:", self.logged()]
+        return "\n".join([*self.history, *end])
 
     def _note(self, text: str) -> None:
         self.history.append(f"{time.monotonic() - self._began:8.3f} {text}")
 
-    def _read(self, stdout: IO[str]) -> None:
-        with stdout:
-            for line in stdout:
-                with self._changed:
-                    self._hear(line)
-                    self._changed.notify_all()
-        code = self.process.wait()
-        with self._changed:
-            if not self.closed and not self.dead and self.error is None:
-                self.error = f"exited {code} without being asked to"
-            self._changed.notify_all()
-
-    def _hear(self, line: str) -> None:
-        try:
-            event: dict[str, Any] = json.loads(line)
-        except ValueError:
-            self.error = f"wrote a line that is no event: {line!r}"
+    def take(self, line: Line) -> None:
+        """Updates what is known of it."""
+        event = line.event
+        if line.kind == "consumed":
+            records = [(int(p), int(o), k, v) for p, o, k, v in event["records"]]
+            self.records += records
+            places = sorted({each[0] for each in records})
+            self._note(f"< consumed {len(records)} of partitions {places}")
             return
-        kind = event["event"]
-        if kind == "consumed":
-            self._consume(event)
-            return
-        self._note(f"< {line.strip()}")
-        if kind == "ready":
-            self.ready = True
-        elif kind == "owns":
-            self._own(event)
-        elif kind == "leads":
-            self.led.add(int(event["generation"]))
-        elif kind == "produced":
-            self.produced += int(event["count"])
-        elif kind in ("ended", "fenced", "read"):
-            self._transact(kind, event)
-        elif kind in ("stalled", "closed"):
-            self._pause(kind, event)
-        elif kind == "error":
-            self.error = event["text"]
+        self._note(f"< {event}")
+        self.said.add(line.kind)
+        match line.kind:
+            case "owns":
+                self._own(line)
+            case "leads":
+                self.led.add(int(event["generation"]))
+            case "produced":
+                self.produced += int(event["count"])
+            case "ended":
+                self.ended.append((event["is_commit"], event["records"]))
+            case "fenced":
+                self.fenced = event["text"]
+            case "stalled" | "closed":
+                if line.kind == "closed":
+                    self.partitions = frozenset()
+                self.reads.append((line.at_ns, line.kind, frozenset()))
+            case "error":
+                self.wrong = event["text"]
 
-    def _pause(self, kind: str, event: dict[str, Any]) -> None:
-        if kind == "stalled":
-            self.stalled = True
-        else:
-            self.closed = True
-            self.partitions = frozenset()
-        self.reads.append((event.get("at_ns", 0), kind, frozenset()))
-
-    def _consume(self, event: dict[str, Any]) -> None:
-        records = [(int(p), int(o), str(k), str(v)) for p, o, k, v in event["records"]]
-        self.records += records
-        places = sorted({each[0] for each in records})
-        self._note(f"< consumed {len(records)} of partitions {places}")
-
-    def _transact(self, kind: str, event: dict[str, Any]) -> None:
-        if kind == "ended":
-            self.ended.append((event["is_commit"], event["records"]))
-        elif kind == "fenced":
-            self.fenced = event["text"]
-        else:
-            self.has_read = True
-
-    def _own(self, event: dict[str, Any]) -> None:
-        self.partitions = frozenset(event["partitions"])
-        self.generation = event["generation"]
-        if event["why"] == "told":
+    def _own(self, line: Line) -> None:
+        why = line.event["why"]
+        self.partitions = frozenset(line.event["partitions"])
+        self.generation = line.event["generation"]
+        if why == "told":
             self.told += 1
             return
-        self.changes.append((event["why"], self.partitions))
-        if "at_ns" in event:
-            self.reads.append((event["at_ns"], event["why"], self.partitions))
-        if event["why"] == "assigned" and self.generation is not None:
+        self.changes.append((why, self.partitions))
+        self.reads.append((line.at_ns, why, self.partitions))
+        if why == "assigned" and self.generation is not None:
             self.assigned[self.generation] = self.partitions
 
 
@@ -267,7 +203,7 @@ class Scene:
         On a busy machine a process takes longer to load than some timeouts last.
         """
         member = self._launch(name, library)
-        self.until(f"{name} is loaded", lambda: member.ready)
+        self.until(f"{name} is loaded", lambda: "ready" in member.said)
         return member
 
     def join(
@@ -294,8 +230,8 @@ class Scene:
             assignor=self.assignor,
             session=session_ms,
             heartbeat=HEARTBEAT_MS,
-            **({} if instance is None else {"instance": instance}),
-            **({} if poll_ms is None else {"poll": poll_ms}),
+            instance=instance,
+            poll=poll_ms,
         )
         self.members.append(member)
         return member
@@ -322,7 +258,7 @@ class Scene:
 
     def _close(self, member: Member) -> None:
         member.send("close")
-        self.until(f"{member.name} is closed", lambda: member.closed)
+        self.until(f"{member.name} is closed", lambda: "closed" in member.said)
         self.members.remove(member)
 
     def kill(self, member: Member, *, expires: bool = True) -> None:
@@ -347,9 +283,9 @@ class Scene:
         with self._changed:
             while not holds():
                 wrong = [
-                    f"{each.name}: {each.error}"
+                    f"{each.name}: {each.failure}"
                     for each in self.everybody
-                    if each.error is not None
+                    if each.failure is not None
                 ]
                 left = deadline - time.monotonic()
                 if wrong or left <= 0:

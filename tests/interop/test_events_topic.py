@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # no __all__
 from jsonschema import Draft202012Validator
-from tests.interop.libraries import (
+from tests.interop.scene import Member, Scene
+from tests.patience import PATIENCE_S
+from tests.workers.libraries import (
     AIOKAFKA,
     CONFLUENT,
     FRANZ_GO,
@@ -20,12 +22,10 @@ from tests.interop.libraries import (
     KAFKAJS,
     KOHORT,
 )
-from tests.interop.scene import Member, Scene
-from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
-    from tests.interop.libraries import Library
-    from tests.interop.workers.lines import Record
+    from tests.workers.libraries import Library
+    from tests.workers.lines import Record
 
 pytestmark = [
     pytest.mark.interop,

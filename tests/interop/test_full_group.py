@@ -9,13 +9,13 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.interop.libraries import JAVA, KOHORT, OLD_JAVA
 from tests.interop.scene import Scene
+from tests.workers.libraries import JAVA, KOHORT, OLD_JAVA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.interop.libraries import Library
+    from tests.workers.libraries import Library
 
 FULL = pytest.mark.parametrize(
     "here",

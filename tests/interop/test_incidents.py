@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.commands import serving
-from tests.interop.libraries import AIOKAFKA, CONFLUENT, JAVA, KAFKA_PYTHON, KOHORT
 from tests.interop.scene import HEARTBEAT_MS, PARTITIONS
 from tests.pipeline import silver_oracle
+from tests.workers.libraries import AIOKAFKA, CONFLUENT, JAVA, KAFKA_PYTHON, KOHORT
 
 from kohort.broker.events.account import Account
 from kohort.broker.events.findings.explain import SHORTEST_NS
@@ -32,8 +32,8 @@ from kohort.control.why import History, history
 
 if TYPE_CHECKING:
     from tests.commands import Serving
-    from tests.interop.libraries import Library
     from tests.interop.scene import Scene
+    from tests.workers.libraries import Library
 
 pytestmark = [
     pytest.mark.interop,
@@ -419,7 +419,7 @@ def stalls(
     incident = Incident(scene, broker)
     slow.send("stall")
     scene.produce(400)
-    scene.until("slow has a batch", lambda: slow.stalled)
+    scene.until("slow has a batch", lambda: "stalled" in slow.said)
     scene.until("steady has all", lambda: len(steady.partitions) == PARTITIONS)
     slow.send("go_on")
     scene.until("slow gave up", lambda: len(steady.partitions) < PARTITIONS)

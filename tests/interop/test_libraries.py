@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.interop import plays
-from tests.interop.libraries import (
+from tests.workers.libraries import (
     AIOKAFKA,
     CONFLUENT,
     FRANZ_GO,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.interop.libraries import CONFLUENT, WORD_COUNT
 from tests.interop.scene import LIMIT_S
 from tests.interop.transactions import (
     END,
@@ -18,6 +17,7 @@ from tests.interop.transactions import (
     write_ends,
 )
 from tests.librdkafka import row_of
+from tests.workers.libraries import CONFLUENT, WORD_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.interop import transactions
-from tests.interop.libraries import TRANSACTIONAL
+from tests.workers.libraries import TRANSACTIONAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.interop.libraries import Library
     from tests.interop.scene import Scene
+    from tests.workers.libraries import Library
 
 pytestmark = pytest.mark.interop
 
@@ -35,28 +35,22 @@ FENCED = {
     "kafkajs": "INVALID_PRODUCER_EPOCH",  # it sends EndTxn v1
 }
 
-programs = pytest.mark.parametrize(
-    ("library", "program"), TRANSACTIONAL, ids=[each.name for _, each in TRANSACTIONAL]
+libraries = pytest.mark.parametrize(
+    "library", TRANSACTIONAL, ids=[each.name for each in TRANSACTIONAL]
 )
 
 
-@programs
-def test_exactly_once(
-    play: Callable[..., None], library: Library, program: Library
-) -> None:
+@libraries
+def test_exactly_once(play: Callable[..., None], library: Library) -> None:
     """Each record is copied once, though members come and go and transactions abort."""
-
-    def told(scene: Scene) -> None:
-        transactions.exactly_once(scene, program)
-
-    play(library, "range", told, partitions=PARTITIONS)
+    play(library, "range", transactions.exactly_once, partitions=PARTITIONS)
 
 
-@programs
-def test_fencing(play: Callable[..., None], library: Library, program: Library) -> None:
+@libraries
+def test_fencing(play: Callable[..., None], library: Library) -> None:
     """A second producer with the same id aborts the first one's transaction."""
 
     def told(scene: Scene) -> None:
-        assert FENCED[program.name] in transactions.fencing(scene, program)
+        assert FENCED[library.name] in transactions.fencing(scene)
 
     play(library, "range", told, partitions=PARTITIONS)

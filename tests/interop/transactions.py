@@ -12,7 +12,6 @@ from tests.librdkafka import row_of
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
-    from tests.interop.libraries import Library
     from tests.interop.scene import Member, Scene
 
 OUT_PARTITIONS = 2
@@ -20,13 +19,13 @@ ABORT_EVERY = 3
 END = b"end"
 
 
-def exactly_once(scene: Scene, program: Library) -> None:
+def exactly_once(scene: Scene) -> None:
     """Two members copy a topic; the second joins late, and the first leaves early."""
     out = make_out(scene)
     scene.produce(100)
-    first = _transform(scene, program, "first", out)
+    first = _transform(scene, "first", out)
     scene.until("the first one has committed", lambda: _committed(first) > 0)
-    second = _transform(scene, program, "second", out)
+    second = _transform(scene, "second", out)
     until_shared(scene)
     scene.produce(100)
     scene.until("the second one has committed", lambda: _committed(second) > 0)
@@ -36,7 +35,7 @@ def exactly_once(scene: Scene, program: Library) -> None:
     scene.until_committed()
     scene.close(second)
 
-    reader = scene.prepare("reader", program)
+    reader = scene.prepare("reader")
     copied = _read(scene, reader, out)
     assert copied == Counter(f"key-{number}" for number in range(scene.sent))
     # Aborted records are in the log: the reader has left them out.
@@ -47,10 +46,10 @@ def exactly_once(scene: Scene, program: Library) -> None:
     assert _written(scene, out).total() >= copied.total() + aborted
 
 
-def fencing(scene: Scene, program: Library) -> str:
+def fencing(scene: Scene) -> str:
     """Returns the error of a producer that a second one with its id has fenced."""
     out = make_out(scene)
-    worker = scene.prepare("fencing", program)
+    worker = scene.prepare("fencing")
     worker.send("fence", bootstrap=scene.bootstrap, out=out, client=scene.group)
     scene.until("the first producer is fenced", lambda: worker.fenced is not None)
     assert _read(scene, worker, out) == Counter(["fencing"])
@@ -67,17 +66,18 @@ def make_out(scene: Scene) -> str:
     return name
 
 
-def _transform(scene: Scene, program: Library, name: str, out: str) -> Member:
-    member = scene.prepare(name, program)
+def _transform(scene: Scene, name: str, out: str) -> Member:
+    member = scene.prepare(name)
     # Transactional ids are the broker's, not the group's: unlike other tests'.
     member.client = f"{scene.group}-{name}"
     member.send(
-        "transform",
+        "join",
         bootstrap=scene.bootstrap,
         topic=scene.topic,
         out=out,
         group=scene.group,
         client=member.client,
+        assignor=scene.assignor,
         abort=ABORT_EVERY,
         session=LASTING_MS,
         heartbeat=HEARTBEAT_MS,
@@ -115,7 +115,7 @@ def _read(scene: Scene, reader: Member, out: str) -> Counter[str]:
     """The keys that a reader of committed records gets, up to a last record of ours."""
     write_ends(scene, out)
     reader.send("read", bootstrap=scene.bootstrap, out=out, partitions=OUT_PARTITIONS)
-    scene.until("the reader has everything", lambda: reader.has_read)
+    scene.until("the reader has everything", lambda: "read" in reader.said)
     return Counter(key for _partition, _offset, key, _value in reader.records)
 
 

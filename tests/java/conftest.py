@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.interop.libraries import _built, _run, need
+from tests.workers.libraries import _built, _run, need
 
 from kohort.broker.server import Broker
 

@@ -2,8 +2,7 @@
 
     python -m tests.moves --moves 100
 
-Exits 0 if every group settles and no commit is lost, else 1; then the journals and
-the broker's log are kept.
+Exits 0 if every group settles and no commit is lost, else 1; then all logs are kept.
 """
 
 from __future__ import annotations

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.crash.harness import Harness, LoadReport
-from tests.crash.load import Group, Load
 from tests.long_runs import hold, play
-from tests.moves.cluster import Cluster
+from tests.long_runs.cluster import Cluster
+from tests.long_runs.harness import Harness, LoadReport
+from tests.long_runs.load import Group, Load
+from tests.workers.libraries import AIOKAFKA, CONFLUENT, KAFKA_PYTHON
 
 TOPIC = "moves"
 PARTITIONS = 12
@@ -34,7 +35,7 @@ class Settings:
     Attributes:
         moves: number of moves of coordinators and stops of nodes.
         seed: of all random choices.
-        folder: for journals and logs; stays.
+        folder: for logs; stays.
     """
 
     moves: int
@@ -59,26 +60,20 @@ class Report(LoadReport):
 
 def start_load(load: Load) -> None:
     """Two producers, and three groups of five members of one library each."""
-    librdkafka = {"compression.type": "lz4"}
-    load.produce("confluent", {"name": "c", "window": 24, "librdkafka": librdkafka})
-    load.produce("aiokafka", {"name": "a", "window": 12, "aiokafka": {}})
+    load.produce(CONFLUENT, c={"window": 24, "compression.type": "lz4"})
+    load.produce(AIOKAFKA, a={"window": 12})
     for library, assignor in (
-        ("confluent", "cooperative-sticky"),
-        ("aiokafka", "sticky"),
-        ("kafka-python", "range"),
+        (CONFLUENT, "cooperative-sticky"),
+        (AIOKAFKA, "sticky"),
+        (KAFKA_PYTHON, "range"),
     ):
-        name = f"group-{library}"
-        load.consume(name, *(_member(library, assignor, i) for i in range(MEMBERS)))
-
-
-def _member(library: str, assignor: str, number: int) -> dict[str, Any]:
-    return {
-        "library": library,
-        "client": f"{library}-{number}",
-        "assignor": assignor,
-        "instance": f"instance-{number}" if number < STATIC else None,
-        "session_ms": SESSION_MS,
-    }
+        members: dict[str, dict[str, Any]] = {
+            f"{library.name}-{number}": {"session": SESSION_MS}
+            for number in range(MEMBERS)
+        }
+        for number, words in enumerate([*members.values()][:STATIC]):
+            words["instance"] = f"instance-{number}"
+        load.consume(library, f"group-{library.name}", assignor, **members)
 
 
 class Play:
@@ -118,7 +113,7 @@ class Play:
             self._move()
             self._check()
             if done % max(1, moves // 10) == 0:
-                commits = sum(harness.witness.commits.values())
+                commits = harness.witness.now_committed().total()
                 self._progress(f"{done} moves: {commits} commits")
         while self._stopped:
             self._start_one()
@@ -130,6 +125,7 @@ class Play:
         sent = harness.stop_producers()
         self._check()
         harness.settle()
+        harness.stop_members()
         harness.end(sent, self.report)
 
     def _check(self) -> None:

@@ -9,30 +9,24 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import random
-import re
-import shutil
 import sys
-import tempfile
-import time
 from pathlib import Path
 
+from tests import long_runs
+from tests.long_runs import LongRun, parser_of
 from tests.power.disk import KINDS, Kind
-from tests.power.run import Failure, Report, Run, Settings
+from tests.power.run import Report, Run, Settings
 
 from kohort.broker import telemetry
 
-SHOWN = 5
 PROMISED: tuple[Kind, ...] = ("journal", "folders")
 """The kinds of disk on which kohort loses nothing."""
 FLUSHES = ("1", "default")
+MEMORY = Path("/dev/shm")
 
 
 def _asked() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.power", description=(__doc__ or "").partition("\n")[0]
-    )
-    parser.add_argument("--seed", type=int, help="replays a run; random without")
+    parser = parser_of("tests.power", __doc__)
     parser.add_argument("--cuts", type=int, default=1000, help="of each run")
     parser.add_argument(
         "--disk", choices=KINDS, help=f"{' and '.join(PROMISED)} without"
@@ -43,62 +37,40 @@ def _asked() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _progress(report: Report) -> None:
-    if report.lives % 20 == 0:
-        print(f"     life {report.lives}, {report.cuts} cuts", flush=True)
-
-
-def _show(report: Report) -> None:
-    """The counts of a run, and one failure of each shape: its text without numbers."""
-    print(
+def _told(report: Report) -> str:
+    return (
         f"{report.cuts} cuts in {report.lives} lives of {report.steps} steps and "
         f"{report.calls} calls; {report.records} records acknowledged; "
-        f"failures: {len(report.failures)}",
-        flush=True,
+        f"failures: {len(report.failures)}"
     )
-    shapes: dict[str, list[Failure]] = {}
-    for each in report.failures:
-        shape = re.sub(r"\S*[/\d]\S*", "#", each.wrong[0])
-        shapes.setdefault(shape, []).append(each)
-    for alike in shapes.values():
-        each = alike[0]
-        print(
-            f"  {len(alike)} times, as in life {each.life}, cut at {each.cut} in "
-            f"{each.step}: {each.image}"
-        )
-        for line in each.wrong[:SHOWN]:
-            print(f"    {line}")
 
 
 def main() -> int:
     """Runs the test, and prints the results."""
     asked = _asked()
     telemetry.configure(level="critical")
-    seed = random.randrange(1 << 32) if asked.seed is None else asked.seed
-    memory = Path("/dev/shm")
-    folder = Path(
-        tempfile.mkdtemp(
-            prefix="kohort-power-", dir=memory if memory.is_dir() else None
-        )
-    )
+    long = LongRun("power", asked.seed, MEMORY if MEMORY.is_dir() else None)
     disks = PROMISED if asked.disk is None else (asked.disk,)
     flushes = FLUSHES if asked.flush is None else (asked.flush,)
-    began = time.monotonic()
-    reports = []
+    found = long_runs.Report()
+    cuts = 0
+
+    def tell(report: Report) -> None:
+        if report.lives % 20 == 0:
+            long.progress(_told(report))
+
     for disk, flush in itertools.product(disks, flushes):
-        where = folder / f"{disk}-{flush}"
-        settings = Settings(seed, asked.cuts, disk, flush == "1", where)
-        reports.append(Run(settings, _progress).play())
-        print(f"{time.monotonic() - began:4.0f} s  {disk}, flush {flush}: ", end="")
-        _show(reports[-1])
-    failures = sum(len(report.failures) for report in reports)
-    cuts = sum(report.cuts for report in reports)
-    print(f"seed {seed}: {cuts} power cuts, {failures} that lost something")
-    if failures:
-        print(f"kept: {folder}")
-        return 1
-    shutil.rmtree(folder)
-    return 0
+        where = long.folder / f"{disk}-{flush}"
+        settings = Settings(long.seed, asked.cuts, disk, flush == "1", where)
+        report = Run(settings, tell).play()
+        long.progress(f"{disk}, flush {flush}: {_told(report)}")
+        found.violations += map(str, report.failures)
+        cuts += report.cuts
+    again = f"python -m tests.power --cuts {asked.cuts}"
+    for name in ("disk", "flush"):
+        if (chosen := getattr(asked, name)) is not None:
+            again += f" --{name} {chosen}"
+    return long.finish(found, f"{cuts} power cuts", again)
 
 
 if __name__ == "__main__":

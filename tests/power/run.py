@@ -20,6 +20,7 @@ from tests.power.story import Began, Ended, Life, follow
 FLUSH = {"log.flush.interval.messages": 1}
 STEPS = 60
 """Steps of one life."""
+SHOWN = 5
 CUTS = 30
 """Images of one life: all are checked, and one is the disk of the next life."""
 
@@ -54,6 +55,13 @@ class Failure:
     step: str
     image: Path
     wrong: list[str]
+
+    def __str__(self) -> str:
+        """In words."""
+        wrong = "; ".join(self.wrong[:SHOWN])
+        return (
+            f"life {self.life}, cut at {self.cut} in {self.step}: {wrong}: {self.image}"
+        )
 
 
 @dataclass(slots=True)

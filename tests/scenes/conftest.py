@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.scenes.players import LIBRARIES, Player
+from tests.workers.libraries import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, KOHORT
+from tests.workers.process import Worker
 
-from kohort.testing import Group, Kohort, Process, in_thread
+from kohort.testing import Group, Kohort, in_thread
+
+PROGRAMS = dict(
+    zip(LIBRARIES, (KOHORT, AIOKAFKA, CONFLUENT, KAFKA_PYTHON), strict=True)
+)
 
 
 class Cast:
@@ -64,10 +71,18 @@ class Cast:
         """
         return [each.cause for each in self.group.history().rebalances]
 
-    def process(self, name: str) -> Process:
-        """Starts a member in a separate process."""
-        program = [sys.executable, "-m", "tests.scenes.players", self.library, name]
-        return self.kohort.process(program)
+    @contextlib.contextmanager
+    def killed_later(self, name: str) -> Iterator[Worker]:
+        """A member in a separate process, which is killed at the end of the block."""
+        with tempfile.TemporaryDirectory() as folder:
+            argv = PROGRAMS[self.library].command()
+            worker = Worker(argv, Path(folder) / "stderr")
+            player = Player(self.library, self.kohort.bootstrap_servers, name)
+            worker.send("join", **player.words())
+            try:
+                yield worker
+            finally:
+                worker.stop()
 
     def end(self) -> None:
         """Closes all members at the same time: remaining ones would rebalance."""

@@ -42,12 +42,11 @@ def test_a_member_leaves(cast: Cast) -> None:
 def test_a_member_crashes(cast: Cast) -> None:
     """Its partitions wait for its session, which the test ends before 45 s."""
     orders = cast.kohort.topic("orders", partitions=4)
-    ben = cast.process("ben")
-    ana = cast.start("ana")
-    cast.group.stable(members=2).until_assigned()
-    orders.produce(8)
-    ana.has_read(4)
-    ben.kill()
+    with cast.killed_later("ben"):
+        ana = cast.start("ana")
+        cast.group.stable(members=2).until_assigned()
+        orders.produce(8)
+        ana.has_read(4)
     cast.group.member("ben").expire()
     cast.group.stable(members=1).until_assigned("ana", partitions=4)
     assert "session_expired" in cast.causes

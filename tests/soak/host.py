@@ -1,32 +1,29 @@
-"""The broker of a soak, in a separate process that reports its memory and objects.
+"""`kohort` that writes down its memory and objects after SIGUSR1.
 
-    python -m tests.soak.host FOLDER NODES
+    python host.py FOLDER serve ...
 
-Lines of JSON on stdin are commands, each answered by a line: `look`, `stop` and `start`
-(a node), `move` (the coordinator of a group). The end of stdin stops it.
+Each look is a file of JSON: `look-0`, `look-1`, ... The broker remembers few events, so
+that it has as many of them after the warm-up as at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import json
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import uvloop
-
+from kohort.broker.events.bus import Events
 from kohort.broker.server import Broker
+from kohort.control.cli import main
 
-CONFIG = {
-    "group.initial.rebalance.delay.ms": 0,
-    # Small, so that logs roll and are cleaned meanwhile.
-    "log.segment.bytes": 1 << 20,
-    "offsets.topic.segment.bytes": 1 << 20,
-    "log.cleaner.backoff.ms": 1_000,
-}
+LOOK = signal.SIGUSR1
+REMEMBERED = 500
 
 
 def _memory_mb() -> float:
@@ -48,19 +45,17 @@ def _descriptors() -> Counter[str]:
     return found
 
 
-def _timers() -> Counter[str]:
+def _timers(objects: list[Any]) -> Counter[str]:
     """Pending timers of the loop."""
-    handles = [
-        each for each in gc.get_objects() if type(each).__name__ == "TimerHandle"
-    ]
+    handles = [each for each in objects if type(each).__name__ == "TimerHandle"]
     return Counter(
         repr(each).partition(" at ")[0] for each in handles if not each.cancelled()
     )
 
 
-def _objects() -> Counter[str]:
+def _objects(objects: list[Any]) -> Counter[str]:
     """Objects of kohort's classes."""
-    types = (type(each) for each in gc.get_objects())
+    types = (type(each) for each in objects)
     return Counter(
         f"{str(each.__module__).removeprefix('kohort.')}.{each.__qualname__}"
         for each in types
@@ -68,48 +63,40 @@ def _objects() -> Counter[str]:
     )
 
 
-def _look(broker: Broker) -> dict[str, Any]:
+def look() -> dict[str, Any]:
+    """Looks into this process."""
+    gc.unfreeze()  # what was there at the start, too
     gc.collect()
+    objects = gc.get_objects()
+    (broker,) = [each for each in objects if type(each) is Broker]
     tasks = Counter(
         getattr(task.get_coro(), "__qualname__", "?") for task in asyncio.all_tasks()
     )
     return {
         "memory_mb": _memory_mb(),
         "tasks": tasks,
-        "timers": _timers(),
+        "timers": _timers(objects),
         "descriptors": _descriptors(),
         "connections": len(broker.connections),
-        "objects": _objects(),
+        "objects": _objects(objects),
     }
 
 
-async def _obey(broker: Broker, command: dict[str, Any]) -> object:
-    match command:
-        case {"stop": int(node)}:
-            await broker.stop_node(node)
-        case {"start": int(node)}:
-            await broker.start_node(node)
-        case {"move": str(group), "to": int(node)}:
-            broker.move_coordinator(group, node)
-        case {"look": _}:
-            return _look(broker)
-        case _:
-            raise ValueError(command)
-    return None
+def obey_signals(folder: Path) -> None:
+    """Makes the process write a look after each signal."""
+    numbers = itertools.count()
 
+    def write(*_: object) -> None:
+        path = folder / f"look-{next(numbers)}"
+        half = path.with_suffix(".half")
+        half.write_text(json.dumps(look()))
+        half.rename(path)  # so that nobody reads a part of it
 
-def _say(message: object) -> None:
-    print(json.dumps(message), flush=True)
-
-
-async def _main(folder: str, nodes: int) -> None:
-    loop = asyncio.get_running_loop()
-    async with Broker(CONFIG, nodes=nodes, data_dir=folder) as broker:
-        await broker.wait_until_loaded()
-        _say({"bootstrap": broker.bootstrap_servers, "nodes": [*broker.cluster.nodes]})
-        while line := await loop.run_in_executor(None, sys.stdin.readline):
-            _say(await _obey(broker, json.loads(line)))
+    signal.signal(LOOK, write)
 
 
 if __name__ == "__main__":
-    uvloop.run(_main(sys.argv[1], int(sys.argv[2])))
+    assert Events.__init__.__kwdefaults__ is not None
+    Events.__init__.__kwdefaults__["remembered"] = REMEMBERED
+    obey_signals(Path(sys.argv.pop(1)))
+    main()

@@ -2,42 +2,64 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import itertools
 import json
+import os
 import random
-import signal
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from tests import long_runs
-from tests.soak.worker import SESSION_MS, TOPIC
+from tests.long_runs import play
+from tests.long_runs.cluster import Cluster
+from tests.long_runs.harness import Harness, LoadReport
+from tests.long_runs.load import Worker
+from tests.soak import host
+from tests.workers.libraries import KOHORT
 
-from kohort.broker.events.remembered import REMEMBERED
-from kohort.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kohort.broker.events.remembered import ROWS_PER_EVENT
 
-GROUPS = 30
+TOPIC = "soak"
+GROUPS = [f"group-{number}" for number in range(30)]
 WORKERS = 10
 """Processes, each with one member of each group: 300 members."""
 PARTITIONS = 20
-RECORDS_S = 50
-"""Records a second, each of which every group gets."""
+WINDOW = 3
+"""Records that wait for their acknowledgement: about 50 a second, each of which every
+group gets."""
+MEMBER = {"session": 10_000, "heartbeat": 2_000, "wait": 5_000, "pace": 2_000}
+"""Words of each member's `join`: it polls and commits every 2 s."""
 FAULT_S = 12.0
 """Seconds between two faults: a rebalance of all groups takes a session timeout."""
 REST_S = 20.0
 """Seconds between the last fault and a look: sessions end, groups settle."""
 NODES = 3
-BATCH = 50
 GROWTH = 1.25
 """Memory at the end, relative to that after the warm-up; the same for each kind of
 object, except those that the log and the groups keep."""
-DRAIN_S = 120.0
+CONFIG = {
+    "group.initial.rebalance.delay.ms": "0",
+    # Small, so that logs roll and are cleaned meanwhile.
+    "log.segment.bytes": "1048576",
+    "offsets.topic.segment.bytes": "1048576",
+    "log.cleaner.backoff.ms": "1000",
+}
+FEW = 200
+TIMERS = {
+    "<TimerHandle Timers._fire>": 50,
+    "<TimerHandle>": 1,
+    "<TimerHandle Accounting._begin_round>": 1,
+}
+"""Each coordinator checks for expired offsets, so each of the 50 has one; a timer that
+fires has no name; accounts are made once in a while."""
+HISTORY = ("broker.events.", "broker.notice.")
+ROWS = 2 * host.REMEMBERED * ROWS_PER_EVENT
+"""The objects of one class that a broker may keep for the events that it remembers: the
+latest ones, and as many of groups."""
+DELIVERY = "broker.events.delivery."
+"""The account of delivery: it keeps up to 1,000 rows of each partition of a group."""
 
 
 @dataclass(slots=True)
@@ -69,82 +91,24 @@ class Look:
 
 
 @dataclass(slots=True)
-class Report(long_runs.Report):
+class Report(LoadReport):
     """Result of a soak.
 
     Attributes:
         looks: before the first client, after the warm-up, each at rest, at the end at
             rest, and after the last client.
         faults: number of each kind.
-        records: acknowledged ones.
-        commits: acknowledged ones, each of one partition.
     """
 
     looks: list[Look] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
-    records: int = 0
-    commits: int = 0
-
-
-class _Host:
-    """The broker's process."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self._asking = asyncio.Lock()
-        self.bootstrap = ""
-        self.nodes: list[int] = []
-
-    async def hear(self) -> Any:
-        """The next line of its output."""
-        assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
-        assert line, "the broker has died"
-        return json.loads(line)
-
-    async def tell(self, **command: object) -> Any:
-        """Sends a command, and waits for its answer."""
-        assert self._process.stdin is not None
-        async with self._asking:
-            self._process.stdin.write(json.dumps(command).encode() + b"\n")
-            return await self.hear()
-
-    async def look(self) -> Look:
-        """Looks into it."""
-        found = await self.tell(look=True)
-        return Look(**found)
-
-
-@contextlib.asynccontextmanager
-async def _hosted(folder: Path) -> AsyncIterator[_Host]:
-    with (folder / "broker.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.soak.host"),
-            *(str(folder / "data"), str(NODES)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=log,
-            limit=1 << 24,
-        )
-    host = _Host(process)
-    try:
-        hello = await host.hear()
-        host.bootstrap, host.nodes = hello["bootstrap"], hello["nodes"]
-        yield host
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), DRAIN_S)
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
 
 
 class Soak:
-    """The harness.
+    """The harness: one cluster, one load.
 
     Args:
-        folder: for data, journals and logs.
+        folder: for data and logs.
         seconds: from the end of the warm-up to the last rest.
         seed: of the faults.
         progress: called with a line now and then.
@@ -157,129 +121,109 @@ class Soak:
         self._seconds = seconds
         self._draw = random.Random(seed)
         self._progress = progress
-        self._workers: list[asyncio.subprocess.Process] = []
+        self._cluster = Cluster(
+            folder,
+            self._draw,
+            CONFIG,
+            arguments=[f"--data-dir={folder / 'data'}"],
+            # Without -P, modules beside the program could be taken for others.
+            program=["-P", str(host.__file__), str(folder)],
+        )
+        self._served = self._cluster.served
+        self._harness = Harness(self._served, folder, TOPIC, PARTITIONS)
+        self._load = self._harness.load
         self._numbers = itertools.count()
-        self._acknowledged: dict[tuple[int, int], bytes] = {}
         self.report = Report()
 
-    async def play(self) -> Report:
-        """Plays all of it."""
-        async with _hosted(self._folder) as host:
-            async with Admin(bootstrap_servers=host.bootstrap) as admin:
-                made = await admin.create_topics(
-                    [NewTopic(TOPIC, PARTITIONS, replication_factor=NODES)]
-                )
-                made.check()
-            await self._look(host, "no client yet")
-            producing = asyncio.create_task(self._produce(host.bootstrap))
-            try:
-                for _ in range(WORKERS):
-                    await self._hire(host)
-                await self._trouble(host, self._seconds / 4)
-                await self._look(host, "after the warm-up")
-                for _ in range(3):
-                    await self._trouble(host, self._seconds / 4)
-                    await self._look(host, "at rest")
-            finally:
-                producing.cancel()
-                await asyncio.gather(producing, return_exceptions=True)
-                await self._dismiss_all()
-            await asyncio.sleep(SESSION_MS / 1000)
-            await self._check_acknowledged(host)
-            await asyncio.sleep(REST_S)
-            await self._look(host, "all clients gone")
-        self._check_looks()
-        self._check_log()
+    def play(self) -> Report:
+        """Plays all of it; violations are in the report."""
+        play(self.report, self._play, self._harness.close)
         return self.report
+
+    def _play(self) -> None:
+        self._cluster.start()
+        self._harness.queries.create_topic(TOPIC, PARTITIONS, NODES)
+        self._harness.queries.forget()
+        self._served.runs_for(REST_S)
+        self._look("no client yet")
+        self._load.produce(KOHORT, soak={"window": WINDOW})
+        self._load.names += GROUPS
+        for _ in range(WORKERS):
+            self._hire()
+        self._harness.begin()
+        self._trouble(self._seconds / 4)
+        self._look("after the warm-up")
+        for _ in range(3):
+            self._trouble(self._seconds / 4)
+            self._look("at rest")
+        sent = self._harness.stop_producers()
+        self._harness.stop_members()
+        self._harness.queries.forget()
+        self._served.runs_for(MEMBER["session"] / 1000 + REST_S)
+        self._look("all clients gone")
+        self._check_looks()
+        self.report.violations += self._harness.lost_commits()
+        self._harness.end(sent, self.report)
 
     # -- clients
 
-    async def _produce(self, bootstrap: str) -> None:
-        """Sends some records each second, in batches, and keeps those acknowledged."""
-        async with Producer(bootstrap_servers=bootstrap, linger_ms=20) as producer:
-            for number in itertools.count():
-                value = b"%d" % number
-                partition = number % PARTITIONS
-                delivery = await producer.send(TOPIC, value, partition=partition)
-                delivery.add_done_callback(self._delivered(value))
-                await asyncio.sleep(1 / RECORDS_S)  # the rate of the load
+    def _hire(self) -> Worker:
+        """A process with a member of each group."""
+        worker = self._load.start(KOHORT.command(), f"worker-{next(self._numbers)}")
+        self._load.members.append(worker)
+        for group in GROUPS:
+            self._load.join(worker, group, group=group, assignor="range", **MEMBER)
+        return worker
 
-    def _delivered(self, value: bytes) -> Callable[[asyncio.Future[Any]], None]:
-        def note(delivery: asyncio.Future[Any]) -> None:
-            if not delivery.cancelled() and delivery.exception() is None:
-                where = delivery.result()
-                self._acknowledged[where.partition, where.offset] = value
-
-        return note
-
-    async def _hire(self, host: _Host) -> None:
-        number = next(self._numbers)
-        with (self._folder / f"worker-{number}.log").open("wb") as log:
-            worker = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.soak.worker"),
-                *(host.bootstrap, str(GROUPS)),
-                str(self._folder / f"journal-{number}"),
-                stdin=asyncio.subprocess.DEVNULL,
-                stderr=log,
-            )
-        self._workers.append(worker)
-
-    async def _dismiss(self, worker: asyncio.subprocess.Process, number: int) -> None:
-        worker.send_signal(number)
-        try:
-            await asyncio.wait_for(worker.wait(), DRAIN_S)
-        except TimeoutError:
-            worker.kill()
-            self.report.violations.append("a worker does not end")
-
-    async def _dismiss_all(self) -> None:
-        await asyncio.gather(
-            *(self._dismiss(each, signal.SIGTERM) for each in self._workers)
-        )
+    def _part(self) -> Worker:
+        """The process to end."""
+        members = self._load.members
+        return members.pop(self._draw.randrange(len(members)))
 
     # -- faults
 
-    async def _trouble(self, host: _Host, seconds: float) -> None:
+    def _trouble(self, seconds: float) -> None:
         """Causes faults for some seconds, then rests."""
         deadline = time.monotonic() + seconds - REST_S
         faults = (self._vanish, self._replace, self._restart, self._move)
         while time.monotonic() < deadline:
-            await asyncio.sleep(FAULT_S)
+            self._served.runs_for(FAULT_S)
+            for worker in self._load.workers:
+                worker.check()
             fault = self._draw.choice(faults)
             self.report.faults[fault.__name__.strip("_")] += 1
-            await fault(host)
-        await asyncio.sleep(REST_S)
+            fault()
+        self._served.runs_for(REST_S)
 
-    async def _vanish(self, host: _Host) -> None:
+    def _vanish(self) -> None:
         """One member of each group is killed, and another one joins."""
-        await self._part(signal.SIGKILL)
-        await self._hire(host)
+        self._part().stop()
+        self._hire()
 
-    async def _replace(self, host: _Host) -> None:
+    def _replace(self) -> None:
         """One member of each group leaves, and another one joins."""
-        await self._part(signal.SIGTERM)
-        await self._hire(host)
+        self._part().finish(together=True)
+        self._hire()
 
-    async def _part(self, number: int) -> None:
-        worker = self._workers.pop(self._draw.randrange(len(self._workers)))
-        await self._dismiss(worker, number)
-
-    async def _restart(self, host: _Host) -> None:
+    def _restart(self) -> None:
         """A node stops, and starts again."""
-        node = self._draw.choice(host.nodes)
-        await host.tell(stop=node)
-        await asyncio.sleep(self._draw.uniform(0.5, 3.0))
-        await host.tell(start=node)
+        node = self._draw.randint(1, NODES)
+        self._cluster.stop_node(node)
+        self._served.runs_for(self._draw.uniform(0.5, 3.0))
+        self._cluster.start_node(node)
 
-    async def _move(self, host: _Host) -> None:
+    def _move(self) -> None:
         """Coordinators of some groups move."""
-        for group in self._draw.sample(range(GROUPS), 10):
-            await host.tell(move=f"group-{group}", to=self._draw.choice(host.nodes))
+        for group in self._draw.sample(GROUPS, 10):
+            self._cluster.move_group(group, self._draw.randint(1, NODES))
 
     # -- checks
 
-    async def _look(self, host: _Host, when: str) -> None:
-        look = await host.look()
+    def _look(self, when: str) -> None:
+        path = self._folder / f"look-{len(self.report.looks)}"
+        os.kill(self._served.pid, host.LOOK)
+        self._harness.queries.until(f"{path} is there", lambda: path.exists() or None)
+        look = Look(**json.loads(path.read_text()))
         self.report.looks.append(look)
         self._progress(f"{when}: {look}")
 
@@ -306,77 +250,10 @@ class Soak:
                 # They belong to clients: on a busy machine fewer of them wait.
                 continue
             before = warm.objects.get(name, 0)
-            if name in HISTORY:
-                before = max(before, 2 * REMEMBERED)
-            if count > before * GROWTH + FEW:
+            if name.startswith(HISTORY):
+                before = max(before, ROWS)
+            is_bounded = not name.startswith(DELIVERY)
+            if is_bounded and count > before * GROWTH + FEW:
                 self.report.violations.append(
                     f"{name}: {before} after the warm-up, {count} at the end"
                 )
-
-    def _check_log(self) -> None:
-        """Logged defects of the broker."""
-        log = (self._folder / "broker.log").read_text(errors="replace")
-        found = [each for each in log.splitlines() if "Traceback (most" in each]
-        self.report.violations += found
-
-    async def _check_acknowledged(self, host: _Host) -> None:
-        self.report.records = len(self._acknowledged)
-        found = await _read_all(host.bootstrap)
-        lost = {
-            place: value
-            for place, value in self._acknowledged.items()
-            if found.get(place) != value
-        }
-        self.report.violations += [f"record lost: {each}" for each in lost.items()]
-        commits = self._commits()
-        async with Admin(bootstrap_servers=host.bootstrap) as admin:
-            names = {f"group-{number}": None for number in range(GROUPS)}
-            held = await admin.list_consumer_group_offsets(names)
-            for (group, partition), offset in commits.items():
-                place = TopicPartition(TOPIC, partition)
-                kept = held[group].get(place)
-                if kept is None or kept.offset < offset:
-                    self.report.violations.append(
-                        f"commit lost: {group} {place} {offset}, there is {kept}"
-                    )
-
-    def _commits(self) -> dict[tuple[str, int], int]:
-        """The largest offset of each group and partition that was acknowledged."""
-        found: dict[tuple[str, int], int] = {}
-        for journal in self._folder.glob("journal-*"):
-            for line in journal.read_text().splitlines(keepends=True):
-                if not line.endswith("\n"):
-                    continue  # killed amid the line
-                group, partition, offset = line.split()
-                place = group, int(partition)
-                found[place] = max(found.get(place, 0), int(offset))
-                self.report.commits += 1
-        return found
-
-
-FEW = 200
-TIMERS = {"<TimerHandle Timers._fire>": 50, "<TimerHandle>": 1}
-"""Each coordinator checks for expired offsets, so each of the 50 has one; and a timer
-that is firing has no name."""
-HISTORY = {"broker.events.seen.Seen", "broker.notice.Notice"}
-"""The events that a broker keeps for `kohort why`: REMEMBERED of them, and as many of
-groups."""
-
-
-async def _read_all(bootstrap: str) -> dict[tuple[int, int], bytes]:
-    """Reads every record."""
-    found: dict[tuple[int, int], bytes] = {}
-    async with Consumer(
-        bootstrap_servers=bootstrap, auto_offset_reset="earliest"
-    ) as consumer:
-        places = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-        consumer.assign(places)
-        ends = await consumer.end_offsets(places)
-        left = {place for place in places if ends[place]}
-        while left:
-            for place, records in (await consumer.getmany(timeout_ms=1_000)).items():
-                for each in records:
-                    found[each.partition, each.offset] = each.value or b""
-                if records[-1].offset + 1 >= ends[place]:
-                    left.discard(place)
-    return found

@@ -154,11 +154,11 @@ def fetch(
 
 
 def list_offsets(
-    topic: str, *partitions: int, timestamp: int = LATEST
+    topic: str, *partitions: int, timestamp: int = LATEST, isolation: int = 0
 ) -> ListOffsetsRequest:
     """ListOffsets of a point in time."""
     rows = [ListOffsetsPartition(index, -1, timestamp) for index in partitions]
-    return ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic, rows)])
+    return ListOffsetsRequest(-1, isolation, [ListOffsetsTopic(topic, rows)])
 
 
 def delete_records(*rows: tuple[str, int, int]) -> DeleteRecordsRequest:

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 from tests.client.assignors.cases import DATA, Case, read
 from tests.client.assignors.checks import check_complete, check_wanted
-from tests.interop.libraries import HERE as INTEROP
-from tests.interop.libraries import _build_java, _built, need
+from tests.workers.libraries import HERE as INTEROP
+from tests.workers.libraries import _build_java, _built, need
 
 pytestmark = pytest.mark.interop
 

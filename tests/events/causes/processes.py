@@ -1,4 +1,4 @@
-"""Clients in separate processes: the workers of `tests.interop`.
+"""Clients in separate processes: the workers of `tests.workers`.
 
 They can be killed, and are of any language. They can only join, close and die.
 """
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.events.causes.clients import HEARTBEAT_MS, Client, Membership
-from tests.interop.libraries import Library
 from tests.interop.scene import Member
+from tests.workers.libraries import Library
 
 LOAD_S = 60.0
 
@@ -42,7 +42,7 @@ class ProcessClient(Client):
             Path(self._folder.name),
             self._changed,
         )
-        self._until(lambda: member.ready)
+        self._until(lambda: "ready" in member.said)
         member.send(
             "join",
             bootstrap=wanted.servers,
@@ -52,14 +52,14 @@ class ProcessClient(Client):
             assignor=assignor,
             session=wanted.session_ms,
             heartbeat=HEARTBEAT_MS,
-            **({} if wanted.instance is None else {"instance": wanted.instance}),
+            instance=wanted.instance,
         )
 
     def _until(self, holds: Callable[[], bool]) -> None:
         member = self._member
         assert member is not None
         with self._changed:
-            self._changed.wait_for(lambda: holds() or bool(member.error), LOAD_S)
+            self._changed.wait_for(lambda: holds() or bool(member.failure), LOAD_S)
             assert holds(), member.story()
 
     async def close(self) -> None:
@@ -67,7 +67,7 @@ class ProcessClient(Client):
         member = self._member
         assert member is not None
         member.send("close")
-        await asyncio.to_thread(self._until, lambda: member.closed)
+        await asyncio.to_thread(self._until, lambda: "closed" in member.said)
 
     async def crash(self) -> None:
         """SIGKILL."""

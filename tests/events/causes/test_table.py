@@ -23,7 +23,7 @@ from tests.events.causes.clients import (
 )
 from tests.events.causes.processes import ProcessClient
 from tests.events.causes.scene import GROUP, MakeClient, Scene, playing
-from tests.interop import libraries
+from tests.workers import libraries
 
 from kohort.client.administering.values import MemberDescription
 from kohort.control.why import Account, history
