@@ -55,7 +55,7 @@ def _show(found: dict[str, Any], *, as_json: bool) -> None:
         show_group(found)
 
 
-group.add_verbs(GroupVerbs, "GROUP", "billing")
+group.add_verbs(GroupVerbs, GROUP="billing")
 
 
 @command_of(group)

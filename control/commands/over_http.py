@@ -10,9 +10,6 @@ import click
 
 from kohort.control.terminal import http_option, token_option
 
-NODE = click.IntRange(min=0)
-"""The type of node ids, and of a partition's index."""
-
 
 def command_of(group: click.Group) -> Callable[[Callable[..., None]], click.Command]:
     """Decorates a function as a command of a group.

@@ -31,7 +31,7 @@ def transaction() -> None:
     """
 
 
-transaction.add_verbs(TransactionVerbs, "ID", "orders-1")
+transaction.add_verbs(TransactionVerbs, ID="orders-1")
 
 
 @command_of(transaction)

@@ -68,7 +68,6 @@ def operations(broker: Broker, polls: LongPolls) -> list[Operation]:
         Operation("GET", f"{group}/until", do.await_group, (503, 504)),
         *verb_operations(
             GroupVerbs,
-            group,
             GroupPath,
             lambda path: Group(broker, path.group),
             answer=GroupShown,

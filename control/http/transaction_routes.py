@@ -129,7 +129,6 @@ def operations(broker: Broker, polls: LongPolls) -> list[Operation]:
         Operation("GET", f"{one}/until", do.await_transaction, (503, 504)),
         *verb_operations(
             TransactionVerbs,
-            one,
             IdPath,
             lambda path: Handle(broker, path.transactional_id),
             answer=TransactionRow,

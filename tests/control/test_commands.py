@@ -11,11 +11,8 @@ import pytest
 from tests.commands import refused, serving
 from tests.control.shell import Shell
 from tests.test_cli import answering
-from tests.wire.blocking import BlockingClient
-from tests.wire.requests import commit_offsets, create_topics
 
 from kohort.control.commands.cluster_printing import show_cluster
-from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
 
 
 def test_each_node_has_a_port_of_its_own(shell: Shell) -> None:
@@ -92,30 +89,6 @@ def test_the_cluster_by_commands(shell: Shell) -> None:
         )
         assert "'orders'" in line
         assert broker.end(signal.SIGINT)[0] == 0
-
-
-def test_moves_by_commands(shell: Shell) -> None:
-    """A partition and a group go to the node that is named."""
-    with serving("--nodes", "3", "--http", "0") as broker:
-        assert broker.http is not None
-        at = {"KOHORT_HTTP": broker.http}
-        with BlockingClient(int(broker.address.rpartition(":")[2])) as client:
-            client.call("CreateTopics", 5, create_topics("orders"))
-            wanted = FindCoordinatorRequest("a/b")
-            found = client.call("FindCoordinator", 3, wanted)
-        with BlockingClient(found.port) as client:
-            commit = commit_offsets("orders", (0, 1), group="a/b")
-            client.call("OffsetCommit", 7, commit)
-        for node in (3, 1):
-            moved = shell.done("cluster", "move", "orders", "0", str(node), **at)
-            assert moved == f"node {node} leads orders-0\n"
-            moved = shell.done("cluster", "move-group", "a/b", str(node), **at)
-            assert moved == f"node {node} coordinates group a/b\n"
-            shown = json.loads(shell.done("cluster", "status", "--json", **at))
-            (orders,) = [t for t in shown["topics"] if t["name"] == "orders"]
-            assert orders["partitions"][0]["leader"] == node
-            (busy,) = [c for c in shown["coordinators"] if c["groups"]]
-            assert (busy["node"], busy["groups"]) == (node, 1)
 
 
 def test_changes_by_commands_need_the_token(shell: Shell) -> None:
