@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kohort.control.clock_verbs import ClockVerbs
-from kohort.control.commands.of_verbs import VerbGroup
+from kohort.control.commands.of_verbs import add_verbs
 from kohort.control.commands.over_http import command_of
 from kohort.control.terminal import examples, json_option
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NS_PER_MS = 1_000_000
 
 
-@click.group(cls=VerbGroup)
+@click.group()
 @examples("kohort clock advance 7d")
 def clock() -> None:
     """Shows and moves the broker's clock.
@@ -41,4 +41,4 @@ def show(remote: Remote, *, as_json: bool) -> None:
     click.echo(f"{shown_time(found['now_ns'] // NS_PER_MS)} ({found['mode']})")
 
 
-clock.add_verbs(ClockVerbs)
+add_verbs(clock, ClockVerbs)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kohort.control.cluster_verbs import ClusterVerbs, NodeVerbs, PartitionVerbs
-from kohort.control.commands.of_verbs import VerbGroup
+from kohort.control.commands.of_verbs import add_verbs
 from kohort.control.commands.over_http import command_of
 from kohort.control.group_verbs import GroupVerbs
 from kohort.control.terminal import examples, json_option
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kohort.control.remote import Remote
 
 
-@click.group(cls=VerbGroup)
+@click.group()
 @examples("kohort cluster status", "kohort cluster restart 2")
 def cluster() -> None:
     """Shows and changes nodes, leaders and coordinators.
@@ -41,7 +41,7 @@ def status(remote: Remote, *, as_json: bool) -> None:
         show_cluster(found)
 
 
-cluster.add_verbs(ClusterVerbs)
-cluster.add_verbs(NodeVerbs, NODE="2")
-cluster.add_verbs(PartitionVerbs, TOPIC="orders", PARTITION="0")
-cluster.add_verb("move-group", GroupVerbs, "move", GROUP="billing")
+add_verbs(cluster, ClusterVerbs)
+add_verbs(cluster, NodeVerbs, NODE="2")
+add_verbs(cluster, PartitionVerbs, TOPIC="orders", PARTITION="0")
+add_verbs(cluster, GroupVerbs, ("move", "move-group"), GROUP="billing")

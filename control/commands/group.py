@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kohort.control.commands.of_verbs import VerbGroup
+from kohort.control.commands.of_verbs import add_verbs
 from kohort.control.commands.over_http import command_of
 from kohort.control.group_verbs import GroupVerbs
 from kohort.control.terminal import examples, fail, json_option
@@ -21,7 +21,7 @@ MARGIN_S = 10.0
 _group = click.argument("name", metavar="GROUP")
 
 
-@click.group(cls=VerbGroup)
+@click.group()
 @examples(
     "kohort group hold billing",
     "kohort group expire billing billing-1",
@@ -55,7 +55,7 @@ def _show(found: dict[str, Any], *, as_json: bool) -> None:
         show_group(found)
 
 
-group.add_verbs(GroupVerbs, GROUP="billing")
+add_verbs(group, GroupVerbs, GROUP="billing")
 
 
 @command_of(group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
@@ -25,84 +25,57 @@ EXAMPLES: Final = {
 """Values of arguments in the examples of the help."""
 
 
-class _Made(NamedTuple):
-    """A command that is made when it is needed.
+def add_verbs(
+    group: click.Group, verbs: type[Verbs], /, *names: tuple[str, str], **things: str
+) -> None:
+    """Adds a command for each verb to a group of commands.
 
-    Attributes:
-        verbs: the class that declares its verb.
-        verb: its verb.
-        things: for each name in the path, its word in the help, and an example.
+    Args:
+        group: the group of commands.
+        verbs: the class that declares them.
+        names: verbs that are added, and the names of their commands; none: all, by
+            their own names.
+        things: for each name in the path, its word in the help, and an example, as
+            ``GROUP="billing"``.
     """
+    known = {each.name: each for each in verbs.all()}
+    for name, command in names or zip(known, known, strict=True):
+        _add(group, command, verbs, known[name], things)
 
-    verbs: type[Verbs]
-    verb: Verb
-    things: dict[str, str]
 
-
-class VerbGroup(click.Group):
-    """A group of commands, of which those of verbs are made when they are needed."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._verbs: dict[str, _Made] = {}
-
-    def add_verbs(self, verbs: type[Verbs], /, **things: str) -> None:
-        """Adds a command for each verb.
-
-        Args:
-            verbs: the class that declares them.
-            things: for each name in the path, its word in the help, and an example, as
-                ``GROUP="billing"``.
-        """
-        for each in verbs.all():
-            self._verbs[each.name] = _Made(verbs, each, things)
-
-    def add_verb(
-        self, name: str, verbs: type[Verbs], verb: str, /, **things: str
-    ) -> None:
-        """Adds one verb as the command with a name; else as `add_verbs`."""
-        (found,) = [each for each in verbs.all() if each.name == verb]
-        self._verbs[name] = _Made(verbs, found, things)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands, sorted."""
-        return sorted({*super().list_commands(ctx), *self._verbs})
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command; None: there is none of this name."""
-        made = self._verbs.get(cmd_name)
-        if made is None:
-            return super().get_command(ctx, cmd_name)
-        return self._command(cmd_name, *made)
-
-    def _command(
-        self, name: str, verbs: type[Verbs], verb: Verb, things: dict[str, str]
-    ) -> click.Command:
-        declared = [*fields(verb.do)]
-        run = _run(verbs, verb, declared)
-        arguments = [each for each in declared if _is_argument(each, declared)]
-        texts = [*map(_text, arguments)]
-        run.__name__ = name
-        run.__doc__ = "\n\n".join([opening(verb.do), *texts]).replace("`", "")
-        values = [EXAMPLES.get(each.name) or each.choices[0] for each in arguments]
-        examples(" ".join(["kohort", str(self.name), name, *things.values(), *values]))(
-            run
-        )
-        json_option(run)
-        for each in reversed(declared):
-            kind = _type(each)
-            if each in arguments:
-                word = "TIME" if each.kind is float else None
-                click.argument(
-                    each.name, type=kind, required=each.is_required, metavar=word
-                )(run)
-            else:
-                help_ = each.text.replace("`", "")
-                click.option(_option(each), type=kind, help=help_, default=None)(run)
-        places = [*zip(verbs.names.items(), things, strict=True)]
-        for (key, hint), word in reversed(places):
-            click.argument(f"in_{key}", metavar=word, type=_named(hint))(run)
-        return command_of(self)(run)
+def _add(
+    group: click.Group,
+    name: str,
+    verbs: type[Verbs],
+    verb: Verb,
+    things: dict[str, str],
+) -> None:
+    declared = [*fields(verb.do)]
+    run = _run(verbs, verb, declared)
+    arguments = [each for each in declared if _is_argument(each, declared)]
+    run.__name__ = name
+    texts = [opening(verb.do), *map(_text, arguments)]
+    run.__doc__ = "\n\n".join(texts).replace("`", "")
+    values = [EXAMPLES.get(each.name) or each.choices[0] for each in arguments]
+    example = ["kohort", str(group.name), name, *things.values(), *values]
+    examples(" ".join(example))(run)
+    json_option(run)
+    for each in reversed(declared):
+        if each in arguments:
+            word = "TIME" if each.kind is float else None
+            made = click.argument(
+                each.name, type=_type(each), required=each.is_required, metavar=word
+            )
+        else:
+            text = each.text.replace("`", "")
+            made = click.option(
+                _option(each), type=_type(each), help=text, default=None
+            )
+        made(run)
+    places = [*zip(verbs.names.items(), things, strict=True)]
+    for (key, hint), word in reversed(places):
+        click.argument(f"in_{key}", metavar=word, type=_named(hint))(run)
+    command_of(group)(run)
 
 
 def _text(field: Field) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kohort.control.commands.of_verbs import VerbGroup
+from kohort.control.commands.of_verbs import add_verbs
 from kohort.control.commands.over_http import command_of
 from kohort.control.commands.transactions import STATES
 from kohort.control.terminal import examples, printable
@@ -21,7 +21,7 @@ MARGIN_S = 10.0
 _id = click.argument("name", metavar="ID")
 
 
-@click.group(cls=VerbGroup)
+@click.group()
 @examples("kohort transaction fence orders-1", "kohort transaction hold orders-1")
 def transaction() -> None:
     """Fences producers; ends, holds and moves their transactions.
@@ -31,7 +31,7 @@ def transaction() -> None:
     """
 
 
-transaction.add_verbs(TransactionVerbs, ID="orders-1")
+add_verbs(transaction, TransactionVerbs, ID="orders-1")
 
 
 @command_of(transaction)
