@@ -69,7 +69,7 @@ class ClockVerbs(Verbs):
     async def advance(
         self, seconds: Seconds, *, credit_heartbeats: bool = True
     ) -> Advanced:
-        """Moves the broker's clock ahead, and fires all timers that become due.
+        """Moves the clock ahead, and fires all timers that become due.
 
         Answers when they have had their effects; clients are not waited for.
 

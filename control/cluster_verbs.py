@@ -52,10 +52,10 @@ class ClusterVerbs(Verbs):
 
     @verb("the cluster is now {cluster_id}, and empty")
     async def replace(self) -> ClusterReplaced:
-        """Puts another, empty cluster in the place of this one, on the same ports.
+        """Puts another, empty cluster in the place of this one.
 
-        Clients find another cluster id, and none of their topics, groups and producer
-        ids. Faults stay.
+        It has the same ports and nodes. Clients find another cluster id, and none of
+        their topics, groups and producer ids. Faults stay.
         """
         await self._broker.replace()
         return {"cluster_id": self._broker.cluster.id}
@@ -79,9 +79,9 @@ class NodeVerbs(Verbs):
 
     @verb("node {node} has stopped")
     async def stop(self) -> NodeState:
-        """Stops a node: its connections end, other nodes lead its partitions.
+        """Stops a node; other nodes take over its partitions.
 
-        Answers when it has stopped.
+        Its connections are closed. Answers when it has stopped.
         """
         await self._broker.stop_node(self._node_id)
         return {"node": self._node_id, "running": False}
