@@ -8,7 +8,7 @@ import signal
 import socket
 
 import pytest
-from tests.commands import refused, serving
+from tests.commands import serving
 from tests.control.shell import Shell
 from tests.test_cli import answering
 
@@ -49,11 +49,11 @@ def test_nodes_have_ports_in_a_row() -> None:
         assert broker.addresses == [f"127.0.0.1:{first + i}" for i in range(3)]
 
 
-def test_a_port_in_the_row_is_taken() -> None:
+def test_a_port_in_the_row_is_taken(shell: Shell) -> None:
     """The line names the port, and not the first one of the row."""
     first = free_ports(2)
     with socket.create_server(("127.0.0.1", first + 1)):
-        line = refused("serve", "--nodes", "2", "--port", str(first), code=1)
+        line = shell.refused("serve", "--nodes", "2", "--port", str(first), code=1)
     assert line == (
         f"cannot listen on 127.0.0.1:{first + 1}: the port is taken; "
         "--port 0 picks a free one"
@@ -61,9 +61,9 @@ def test_a_port_in_the_row_is_taken() -> None:
 
 
 @pytest.mark.parametrize("option", ["--port=65534", "--advertise=kafka:65534"])
-def test_the_row_has_to_end_in_time(option: str) -> None:
+def test_the_row_has_to_end_in_time(option: str, shell: Shell) -> None:
     """Ports end at 65535, the advertised ones as well."""
-    assert refused("serve", "--nodes", "3", option, code=2) == (
+    assert shell.refused("serve", "--nodes", "3", option, code=2) == (
         "--nodes 3: ports end at 65535, and the last would be 65536"
     )
 
@@ -108,7 +108,7 @@ def test_http_is_opened_where_it_is_said(shell: Shell) -> None:
         assert broker.http is not None
         assert broker.http.startswith("http://localhost:")
         shell.done("cluster", "status", "--http", broker.http)
-    line = refused("serve", "--port", "0", "--http", "0.0.0.0:0", code=2)
+    line = shell.refused("serve", "--port", "0", "--http", "0.0.0.0:0", code=2)
     assert "--http-token or KOHORT_HTTP_TOKEN" in line
     for wrong in ("here", "", "65536", "127.0.0.1:"):
         line = shell.fails("serve", "--port", "0", "--http", wrong, code=2)

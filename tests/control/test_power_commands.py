@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands import refused, serving
+from tests.commands import serving
 from tests.control.shell import At, Shell
 from tests.wire.blocking import BlockingClient
 from tests.wire.requests import commit_offsets, join_group, sync_group
@@ -245,7 +245,7 @@ def test_a_broker_that_is_served_with_faults(shell: Shell, tmp_path: Path) -> No
     plan.write_text("[[fault]]\nerror = 'NONE'\n")
     for command in (["serve", "--port", "0"], ["run", "true"]):
         name, *rest = command
-        line = refused(name, "--faults", str(plan), *rest, code=2)
+        line = shell.refused(name, "--faults", str(plan), *rest, code=2)
         assert line.startswith(f"--faults {plan}: fault 1: error: there is no 'NONE'")
 
 

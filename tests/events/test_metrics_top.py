@@ -21,7 +21,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 from tests.broker.test_cluster import heartbeat, offsets, stable
-from tests.commands import KOHORT, done, environment, refused, serving
+from tests.commands import KOHORT, done, environment, serving
+from tests.control.shell import Shell
 from tests.patience import PATIENCE_S
 from tests.wire.client import connected, connected_to
 
@@ -270,11 +271,11 @@ async def test_the_command_where_there_is_no_terminal() -> None:
         await asyncio.to_thread(done, "top", "--http", server.http.rpartition(":")[2])
 
 
-def test_the_command_without_a_broker() -> None:
+def test_the_command_without_a_broker(shell: Shell) -> None:
     """One line that says what to start."""
-    line = refused("top", "--http", "127.0.0.1:1", "--once", code=1)
+    line = shell.refused("top", "--http", "127.0.0.1:1", "--once", code=1)
     assert line.startswith("no broker answers at http://127.0.0.1:1 ")
-    assert refused("top", "--http", "a b", code=2).startswith("--http ")
+    assert shell.refused("top", "--http", "a b", code=2).startswith("--http ")
 
 
 class Terminal:
