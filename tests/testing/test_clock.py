@@ -34,22 +34,6 @@ class TestManual:
         assert member.heartbeat().error == "UNKNOWN_MEMBER_ID"
         assert kohort.group("billing").history().last.cause == "session_expired"
 
-    def test_a_connected_member_does_not(self, kohort: Kohort) -> None:
-        """Its client cannot know that the time was moved."""
-        member = joined(kohort)
-        kohort.clock.advance(minutes=5)
-        assert member.heartbeat().error == "NONE"
-
-    @pytest.mark.kohort(config={"group.initial.rebalance.delay.ms": 3000})
-    def test_the_initial_delay(self, kohort: Kohort) -> None:
-        """The first join of a group waits 3 s for others."""
-        joining = kohort.member("billing").join(wait=False)
-        kohort.group("billing").until(state="PreparingRebalance")
-        kohort.clock.advance(seconds=2.9)
-        assert not joining.is_done
-        kohort.clock.advance(seconds=0.2)
-        assert joining.result().error == "NONE"
-
 
 async def test_a_clock_that_flows_can_be_moved(kohort: Kohort) -> None:
     """`advance` is awaited in an async test."""
