@@ -32,9 +32,9 @@ def status(remote: Remote, *, as_json: bool) -> None:
     """Lists nodes, partitions and coordinators."""
     found = remote.get("v1", "cluster")
     if as_json:
-        import json
+        from kohort.control.tables import show_json
 
-        click.echo(json.dumps(found, indent=2))
+        show_json(found)
     else:
         from kohort.control.commands.cluster_printing import show_cluster
 

@@ -10,6 +10,10 @@ import click
 
 from kohort.control.terminal import http_option, token_option
 
+timeout_option = click.option(
+    "--timeout", type=click.FloatRange(min=0), default=10.0, help="Seconds to wait."
+)
+
 
 def command_of(group: click.Group) -> Callable[[Callable[..., None]], click.Command]:
     """Decorates a function as a command of a group.
