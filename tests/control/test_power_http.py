@@ -257,6 +257,15 @@ async def test_the_clock_is_moved() -> None:
         assert shown == {"now_ns": after["now_ns"], "mode": "manual"}
 
 
+@pytest.mark.parametrize("credit", [True, False])
+async def test_an_advance_ends_sessions_only_if_it_is_to(*, credit: bool) -> None:
+    """Members with a live connection stay by default."""
+    async with playing(clock="manual") as (client, member, member_id):
+        body = {"seconds": 301, "credit_heartbeats": credit}
+        assert (await client.post("/v1/clock/advance", body))[0] == 200
+        assert await heartbeat(member, member_id) == (0 if credit else 25)
+
+
 async def test_the_clock_is_moved_within_limits() -> None:
     """Neither back nor for ever."""
     async with asking(clock="manual") as client:
