@@ -267,20 +267,19 @@ def test_serve_from_start_to_end(number: int, shell: Shell) -> None:
 
 
 def test_serve_until_stdin_closes(shell: Shell) -> None:
-    """The end of stdin works like SIGTERM; input before it is ignored."""
+    """The end of stdin works like SIGTERM; input before it is ignored.
+
+    The script that pip installs serves like the module.
+    """
     with serving(
-        "--until-stdin-closes", stdin=subprocess.PIPE, KOHORT_COMMAND="kohort"
+        "--until-stdin-closes",
+        command=(str(Path(sys.executable).with_name("kohort")),),
+        stdin=subprocess.PIPE,
+        KOHORT_COMMAND="kohort",
     ) as broker:
         shell.done("ping", "--bootstrap-server", broker.address)
         out, _ = broker.process.communicate("input\n", timeout=PATIENCE_S)
         assert (broker.process.returncode, out, broker.logged()) == (0, "", "")
-
-
-def test_serve_as_the_script(shell: Shell) -> None:
-    """`kohort serve` works like `python -m kohort serve`."""
-    script = str(Path(sys.executable).with_name("kohort"))
-    with serving(command=(script,)) as broker:
-        shell.done("ping", "--bootstrap-server", broker.address)
 
 
 def test_serve_stops_with_clients_connected() -> None:
