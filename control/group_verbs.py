@@ -7,13 +7,14 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     TypedDict,
     Unpack,
 )
 
 from kohort.control.power import PowerError
 from kohort.control.states import state_named
-from kohort.control.verbs import Later, Name, NodeId, Reason, Verbs, verb
+from kohort.control.verbs import CoordinatedVerbs, Later, Name, NodeId, Reason, verb
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator import events
@@ -58,10 +59,12 @@ def _limited(known: Mapping[str, Any]) -> str:
     return "group {group} has {has}; {now}".format(has=has, **known)
 
 
-class GroupVerbs(Verbs):
+class GroupVerbs(CoordinatedVerbs):
     """Verbs on a group."""
 
     what = "group"
+    path = "groups/{group}"
+    names: ClassVar = {"group": Name}
     key = "group_id"
 
     def _member(self, member: MemberName | None, named: Named) -> MemberRow:

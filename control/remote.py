@@ -16,6 +16,8 @@ from kohort.control.terminal import fail, printable
 
 TIMEOUT_S = 30.0
 """Stopping a node waits for its connections, and starting one loads its groups."""
+MARGIN_S = 10.0
+"""Time for the answer after the broker has stopped waiting."""
 PORT = 9080
 
 
@@ -56,6 +58,11 @@ class Remote:
         """
         at = self._at(path) + ("?" + urlencode(query) if query else "")
         return self._ask(Request(at), timeout_s)  # noqa: S310 - by _url
+
+    def wait(self, *path: str, timeout_s: float, **query: str) -> dict[str, Any]:
+        """Reads a resource once the broker answers, which may wait for this time."""
+        query["timeout"] = str(timeout_s)
+        return self.get(*path, query=query, timeout_s=timeout_s + MARGIN_S)
 
     def post(self, *path: str, **fields: object) -> dict[str, Any]:
         """Changes something."""

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from kohort.control.power import PowerError
 from kohort.control.states import state_named
-from kohort.control.verbs import Later, NodeId, Verbs, verb
+from kohort.control.verbs import CoordinatedVerbs, Later, Name, NodeId, verb
 
 if TYPE_CHECKING:
     from kohort.broker.transactions import events
@@ -22,10 +22,12 @@ else:
 HeldState = Annotated[str, ("PrepareCommit", "PrepareAbort")]
 
 
-class TransactionVerbs(Verbs):
+class TransactionVerbs(CoordinatedVerbs):
     """Verbs on a transactional id."""
 
     what = "transaction"
+    path = "transactions/{transactional_id}"
+    names: ClassVar = {"transactional_id": Name}
     key = "transactional_id"
 
     @verb("transaction {transactional_id} has its producer fenced; {now}")

@@ -1,4 +1,4 @@
-"""Verbs: operations on a group or a transaction, each declared once.
+"""Verbs: operations on a group, a node, the clock and so on, each declared once.
 
 A verb is a method; its signature and its docstring are the declaration:
 
@@ -34,6 +34,7 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     Concatenate,
     Final,
     NamedTuple,
@@ -54,7 +55,8 @@ URL takes."""
 Name = Annotated[str, MOST_CHARACTERS]
 Reason = Annotated[str, 255]
 NodeId = Annotated[int, range(2**31)]
-"""A text has a greatest length, or its values as a tuple; a number has a range."""
+"""A text has a greatest length, or its values as a tuple; a number has a range; True
+and False have no bound."""
 
 
 class Later:
@@ -81,7 +83,7 @@ class Field(NamedTuple):
 
     Attributes:
         name: its name, the same for each door.
-        kind: int or str.
+        kind: int, float, str or bool.
         bound: of its values, see `NodeId`.
         is_nullable: it may be None.
         default: `inspect.Parameter.empty` if it must be given.
@@ -91,7 +93,7 @@ class Field(NamedTuple):
 
     name: str
     kind: type
-    bound: int | range | tuple[str, ...]
+    bound: int | range | tuple[str, ...] | None
     is_nullable: bool
     default: Any
     text: str
@@ -121,7 +123,7 @@ class Verb(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the method, the command, and the path."""
+        """The name of the method, and the end of the path."""
         return self.do.__name__
 
     def sentence(self, known: Mapping[str, Any]) -> str:
@@ -130,7 +132,7 @@ class Verb(NamedTuple):
         Args:
             known: the fields of the request and of the answer.
         """
-        state = known["state"]
+        state = known.get("state")
         now = "it does not exist yet" if state == "Dead" else f"it is {state} now"
         known = {**known, "now": now}
         return self.done(known) if callable(self.done) else self.done.format_map(known)
@@ -141,7 +143,8 @@ def verb(done: str | Callable[[Mapping[str, Any]], str]) -> Callable[[F], F]:
 
     Args:
         done: the sentence that the command prints: a format or a function. It has the
-            fields of the request and of the answer, and `now`, the state in words.
+            fields of the request and of the answer, and `now`, the state of a group or
+            a transaction in words.
     """
 
     def declare(method: F) -> F:
@@ -152,20 +155,37 @@ def verb(done: str | Callable[[Mapping[str, Any]], str]) -> Callable[[F], F]:
 
 
 class Verbs:
-    """The verbs on one kind of things, which have a coordinator.
+    """The verbs on one kind of things.
 
     Attributes:
         what: a word for the thing.
-        key: the name of its name, an attribute.
+        path: its path below /v1, with names in braces.
+        names: the types of the names in the path, in order.
     """
 
     what: str
-    key: str
+    path: str
+    names: ClassVar[Mapping[str, Any]] = {}
 
     @classmethod
     def all(cls) -> list[Verb]:
         """The verbs, in order."""
         return [each.verb for each in vars(cls).values() if hasattr(each, "verb")]
+
+    @property
+    def exists(self) -> bool:
+        """False: a refusal says that there is no thing with this name."""
+        return True
+
+
+class CoordinatedVerbs(Verbs):
+    """The verbs on one kind of things, which have a coordinator.
+
+    Attributes:
+        key: the name of its name, an attribute.
+    """
+
+    key: str
 
     def _submit(self, command: Any) -> None:
         """Passes a command to the coordinator."""
@@ -255,5 +275,5 @@ def _field(
 ) -> Field:
     arms = typing.get_args(hint)
     is_nullable = NoneType in arms
-    kind, bound = typing.get_args(arms[0]) if is_nullable else arms
+    kind, bound = typing.get_args(arms[0]) if is_nullable else arms or (hint, None)
     return Field(name, kind, bound, is_nullable, default, text, is_alternative)

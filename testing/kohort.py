@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from kohort.broker.server import Broker
 from kohort.testing import topics
@@ -30,6 +31,22 @@ T = TypeVar("T")
 
 class NodeChange(Handle):
     """A change of nodes: a stop, a start, or another cluster in their place."""
+
+
+def _change(
+    method: Callable[Concatenate[Broker, P], Coroutine[Any, Any, object]],
+) -> Callable[Concatenate[Kohort, P], NodeChange]:
+    """A method that waits for one of the broker."""
+
+    @functools.wraps(method)
+    def change(self: Kohort, /, *args: P.args, **kwargs: P.kwargs) -> NodeChange:
+        __tracebackhide__ = True
+        given = ", ".join(map(repr, [*args, *kwargs.values()]))
+        work = method(self.broker, *args, **kwargs)
+        words = f"kohort.{method.__name__}({given})"
+        return self._waits.begin(NodeChange(), work, words)
+
+    return change
 
 
 class Kohort:
@@ -199,44 +216,10 @@ class Kohort:
         self._members.append(member)
         return member
 
-    def stop_node(self, node_id: int) -> NodeChange:
-        """Stops a node: closes its connections; other nodes become leaders.
-
-        Raises:
-            ClusterError: the node is unknown, or stopped.
-        """
-        return self._change(self.broker.stop_node, node_id)
-
-    def start_node(self, node_id: int) -> NodeChange:
-        """Starts a stopped node again, on its old port.
-
-        Raises:
-            ClusterError: the node is unknown, or runs.
-        """
-        return self._change(self.broker.start_node, node_id)
-
-    def restart_node(self, node_id: int) -> NodeChange:
-        """Stops a node and starts it again.
-
-        Raises:
-            ClusterError: the node is unknown, or stopped.
-        """
-        return self._change(self.broker.restart_node, node_id)
-
-    def replace(self) -> NodeChange:
-        """Puts another, empty cluster in the place of this one, on the same ports.
-
-        Clients find another cluster id, and none of their topics, groups and producer
-        ids. Faults stay.
-
-        Raises:
-            ClusterError: the test has a data directory.
-        """
-        return self._change(self.broker.replace)
-
-    def _change(self, change: Callable[..., Any], *node_id: int) -> NodeChange:
-        words = f"kohort.{change.__name__}({', '.join(map(str, node_id))})"
-        return self._waits.begin(NodeChange(), change(*node_id), words)
+    stop_node = _change(Broker.stop_node)
+    start_node = _change(Broker.start_node)
+    restart_node = _change(Broker.restart_node)
+    replace = _change(Broker.replace)
 
     def requests(self, api: str | None = None, **filters: object) -> list[Recorded]:
         """The requests that the broker has handled, the oldest first.

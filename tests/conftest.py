@@ -52,6 +52,7 @@ pytest.register_assert_rewrite(
 )
 
 from tests import jitter
+from tests.control.shell import Shell
 from tests.coordinator.context import Context
 
 pytest_plugins = ["pytester"]
@@ -112,3 +113,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def context() -> Context:
     """A fresh coordinator without initial delay, on virtual time."""
     return Context()
+
+
+@pytest.fixture
+def shell(
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Shell:
+    """Commands of a user without any settings."""
+    for variable in [each for each in os.environ if each.startswith("KOHORT_")]:
+        monkeypatch.delenv(variable)
+    return Shell(capfd, tmp_path)

@@ -1,4 +1,4 @@
-"""The command, as users run it: in a separate process."""
+"""The command, as users run it; what a process alone shows, in a separate one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.commands import kohort, refused, serving
+from tests.commands import kohort, serving
 from tests.conformance import registry as conformance
 from tests.conformance.play import play_all, probe
+from tests.control.shell import Shell
 from tests.patience import PATIENCE_S
 
 from kohort.broker import telemetry
@@ -95,9 +96,9 @@ def test_help_of_every_command() -> None:
         assert short == long
 
 
-def test_summaries_of_commands_are_whole() -> None:
+def test_summaries_of_commands_are_whole(shell: Shell) -> None:
     """Summaries longer than a line of 80 columns would be cut off by click."""
-    assert "..." not in kohort("--help").stdout.partition("Commands:")[2]
+    assert "..." not in shell.done("--help").partition("Commands:")[2]
 
 
 @pytest.mark.parametrize(
@@ -141,18 +142,18 @@ def test_other_names_of_the_bootstrap_server() -> None:
         )
 
 
-def test_completion_in_bash() -> None:
+def test_completion_in_bash(shell: Shell) -> None:
     """Commands, options and values, as the shell's script asks for them."""
     for words, found in (
         ("kohort group ho", ["hold"]),
         ("kohort serve --clock ma", ["manual"]),
     ):
-        done = kohort(
+        printed = shell.done(
             _KOHORT_COMPLETE="bash_complete",
             COMP_WORDS=words,
             COMP_CWORD=str(words.count(" ")),
         )
-        assert [line.split(",")[1] for line in done.stdout.split()] == found
+        assert [line.split(",")[1] for line in printed.split()] == found
 
 
 def test_the_script_is_the_module() -> None:
@@ -162,35 +163,36 @@ def test_the_script_is_the_module() -> None:
     assert by_script == kohort("--help").stdout
 
 
-def test_a_wrong_configuration_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+def test_a_wrong_configuration_is_one_line_and_exit_code_2(
+    tmp_path: Path, shell: Shell
+) -> None:
     """The line has the key, the value, its source and the fault."""
-    assert refused("serve", "--set", "group.max.siez=5", code=2) == (
+    assert shell.refused("serve", "--set", "group.max.siez=5", code=2) == (
         "group.max.siez=5 (--set): unknown setting; did you mean group.max.size?"
     )
-    assert refused("serve", code=2, KOHORT_GROUP_MAX_SIZE="0") == (
+    assert shell.refused("serve", code=2, KOHORT_GROUP_MAX_SIZE="0") == (
         "group.max.size=0 (environment, KOHORT_GROUP_MAX_SIZE): must be at least 1"
     )
     file = tmp_path / "kohort.toml"
     file.write_text("group.max.size = 'many'")
-    assert refused("serve", "--config", str(file), code=2) == (
+    assert shell.refused("serve", "--config", str(file), code=2) == (
         f"group.max.size=many ({file}): must be a whole number of 32 bits"
     )
-    assert "no TOML" in refused("serve", "--config", __file__, code=2)
-    assert "No such file" in refused("serve", "--config", "missing.toml", code=2)
-    assert refused("serve", "--advertise", "here", code=2) == (
+    assert "no TOML" in shell.refused("serve", "--config", __file__, code=2)
+    assert "No such file" in shell.refused("serve", "--config", "missing.toml", code=2)
+    assert shell.refused("serve", "--advertise", "here", code=2) == (
         "--advertise 'here': must be host:port, or port=host:port"
     )
 
 
-def test_config_lists_what_has_an_effect() -> None:
+def test_config_lists_what_has_an_effect(shell: Shell) -> None:
     """`kohort config` prints the resulting values, and marks changed ones."""
-    done = kohort("config", "--set", "group.max.size=5")
-    lines = done.stdout.splitlines()
+    lines = shell.done("config", "--set", "group.max.size=5").splitlines()
     assert "group.max.size=5  # default: 2147483647" in lines
     assert "num.partitions=1" in lines
     assert len(lines) == sum(key.used for key in BROKER_KEYS.values())
-    assert len(kohort("config", "--all").stdout.splitlines()) == len(BROKER_KEYS)
-    assert "unknown setting" in refused("config", "--set", "a=b", code=2)
+    assert len(shell.done("config", "--all").splitlines()) == len(BROKER_KEYS)
+    assert "unknown setting" in shell.refused("config", "--set", "a=b", code=2)
 
 
 @contextlib.contextmanager
@@ -224,60 +226,60 @@ def answering(answer: bytes) -> Iterator[str]:
         ),
     ],
 )
-def test_ping_of_somebody_else(answer: bytes, why: str) -> None:
+def test_ping_of_somebody_else(answer: bytes, why: str, shell: Shell) -> None:
     """Other servers, and a broker that does not serve, are not taken for a broker."""
     with answering(answer) as address:
-        line = refused("ping", "--bootstrap-server", address, code=1)
+        line = shell.refused("ping", "--bootstrap-server", address, code=1)
     assert line == f"{address} {why}"
 
 
-def test_ping_of_a_broker_that_hangs() -> None:
+def test_ping_of_a_broker_that_hangs(shell: Shell) -> None:
     """A broker that accepts and does not answer is not healthy."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        line = refused(
+        line = shell.refused(
             "ping", "--bootstrap-server", address, "--timeout", "0.1", code=1
         )
     assert line == f"{address} does not answer: timed out"
 
 
-def test_ping_of_nobody() -> None:
+def test_ping_of_nobody(shell: Shell) -> None:
     """Ping reports that nothing listens."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        line = refused("ping", "--bootstrap-server", address, code=1)
+        line = shell.refused("ping", "--bootstrap-server", address, code=1)
     assert "refused" in line
-    assert "host:port" in refused("ping", "--bootstrap-server", "localhost", code=2)
+    assert "host:port" in shell.refused(
+        "ping", "--bootstrap-server", "localhost", code=2
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serve_from_start_to_end(number: int) -> None:
+def test_serve_from_start_to_end(number: int, shell: Shell) -> None:
     """The broker prints one line when it is ready, answers, and exits with 0."""
     with serving() as broker:
         assert broker.host == "127.0.0.1"
         assert broker.pid == broker.process.pid
-        done = kohort("ping", "--bootstrap-server", broker.address)
-        assert done.returncode == 0, done
-        assert done.stdout.startswith(f"{broker.address} answers in ")
+        answered = shell.done("ping", "--bootstrap-server", broker.address)
+        assert answered.startswith(f"{broker.address} answers in ")
         assert broker.end(number) == (0, "", "")
 
 
-def test_serve_until_stdin_closes() -> None:
-    """The end of stdin works like SIGTERM; input before it is ignored."""
+def test_serve_until_stdin_closes(shell: Shell) -> None:
+    """The end of stdin works like SIGTERM; input before it is ignored.
+
+    The script that pip installs serves like the module.
+    """
     with serving(
-        "--until-stdin-closes", stdin=subprocess.PIPE, KOHORT_COMMAND="kohort"
+        "--until-stdin-closes",
+        command=(str(Path(sys.executable).with_name("kohort")),),
+        stdin=subprocess.PIPE,
+        KOHORT_COMMAND="kohort",
     ) as broker:
-        assert kohort("ping", "--bootstrap-server", broker.address).returncode == 0
+        shell.done("ping", "--bootstrap-server", broker.address)
         out, _ = broker.process.communicate("input\n", timeout=PATIENCE_S)
         assert (broker.process.returncode, out, broker.logged()) == (0, "", "")
-
-
-def test_serve_as_the_script() -> None:
-    """`kohort serve` works like `python -m kohort serve`."""
-    script = str(Path(sys.executable).with_name("kohort"))
-    with serving(command=(script,)) as broker:
-        assert kohort("ping", "--bootstrap-server", broker.address).returncode == 0
 
 
 def test_serve_stops_with_clients_connected() -> None:
@@ -295,22 +297,24 @@ def test_serve_stops_with_clients_connected() -> None:
     [["serve", "--port"], ["serve", "--port", "0", "--http"], ["demo", "--port"]],
     ids=" ".join,
 )
-def test_a_taken_port_is_one_line_and_exit_code_1(arguments: list[str]) -> None:
+def test_a_taken_port_is_one_line_and_exit_code_1(
+    arguments: list[str], shell: Shell
+) -> None:
     """The line says that the port is in use."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        line = refused(*arguments, str(port), code=1)
+        line = shell.refused(*arguments, str(port), code=1)
     assert line == (
         f"cannot listen on 127.0.0.1:{port}: the port is taken; "
         f"{arguments[-1]} 0 picks a free one"
     )
 
 
-def test_an_address_that_is_not_ours_is_one_line_and_exit_code_1() -> None:
+def test_an_address_that_is_not_ours_is_one_line_and_exit_code_1(shell: Shell) -> None:
     """192.0.2.1 is unassigned (RFC 5737), and so is the name."""
-    line = refused("serve", "--port", "0", "--host", "192.0.2.1", code=1)
+    line = shell.refused("serve", "--port", "0", "--host", "192.0.2.1", code=1)
     assert line == "cannot listen on 192.0.2.1:0: Cannot assign requested address"
-    line = refused("serve", "--port", "0", "--host", "nowhere.invalid", code=1)
+    line = shell.refused("serve", "--port", "0", "--host", "nowhere.invalid", code=1)
     assert line.startswith("cannot listen on nowhere.invalid:0: ")
 
 
@@ -320,19 +324,19 @@ def test_serve_advertises_what_it_is_told_to() -> None:
         assert broker.address == "broker.example:7777"
 
 
-def test_serve_takes_the_partitions_of_new_topics() -> None:
+def test_serve_takes_the_partitions_of_new_topics(shell: Shell) -> None:
     """As `kohort run` does; it comes before --set."""
     with serving("--partitions", "4", "--set", "num.partitions=2") as broker:
         at = ("--bootstrap-server", broker.address)
-        assert kohort("topics", "create", "orders", *at).returncode == 0
-        assert "4 partitions" in kohort("topics", "describe", "orders", *at).stdout
+        shell.done("topics", "create", "orders", *at)
+        assert "4 partitions" in shell.done("topics", "describe", "orders", *at)
 
 
-def test_a_data_directory_is_for_one_process(tmp_path: Path) -> None:
+def test_a_data_directory_is_for_one_process(tmp_path: Path, shell: Shell) -> None:
     """The data is restored; a second broker is refused meanwhile."""
     options = ("--data-dir", str(tmp_path / "data"), "--set", FAST)
     with serving(*options) as broker:
-        line = refused("serve", "--port", "0", *options, code=1)
+        line = shell.refused("serve", "--port", "0", *options, code=1)
         assert str(tmp_path / "data") in line
         subprocess.run([sys.executable, "-c", PRODUCE, broker.address], check=True)
         code, _, _ = broker.end(signal.SIGKILL)
@@ -343,8 +347,8 @@ def test_a_data_directory_is_for_one_process(tmp_path: Path) -> None:
         assert found == "b'kept'\n"
         code, _, _ = broker.end()
         assert code == 0
-    done = kohort("inspect", str(tmp_path / "data"), "--group", "shop", "--json")
-    (group,) = json.loads(done.stdout)["groups"]
+    printed = shell.done("inspect", str(tmp_path / "data"), "--group", "shop", "--json")
+    (group,) = json.loads(printed)["groups"]
     assert (group["group_id"], group["state"]) == ("shop", "Empty")
     (offset,) = group["offsets"]
     assert (offset["topic"], offset["offset"]) == ("orders", 1)
@@ -359,7 +363,9 @@ def files(directory: Path) -> dict[Path, bytes | None]:
 
 
 @pytest.mark.parametrize("kind", ["file", "newer"])
-def test_a_data_directory_that_cannot_be_used(kind: str, tmp_path: Path) -> None:
+def test_a_data_directory_that_cannot_be_used(
+    kind: str, tmp_path: Path, shell: Shell
+) -> None:
     """One line says which and why, exit code 1, and nothing is touched."""
     directory = tmp_path / "data"
     if kind == "file":
@@ -372,16 +378,16 @@ def test_a_data_directory_that_cannot_be_used(kind: str, tmp_path: Path) -> None
         assert "kohort.format=1\n" in text
         properties.write_text(text.replace("kohort.format=1\n", "kohort.format=99\n"))
     before = files(directory)
-    line = refused("serve", "--port", "0", "--data-dir", str(directory), code=1)
+    line = shell.refused("serve", "--port", "0", "--data-dir", str(directory), code=1)
     assert str(directory) in line
     assert files(directory) == before
 
 
-def test_inspect_of_nothing(tmp_path: Path) -> None:
+def test_inspect_of_nothing(tmp_path: Path, shell: Shell) -> None:
     """The message names the missing directory."""
-    line = refused("inspect", str(tmp_path / "data"), code=1)
+    line = shell.refused("inspect", str(tmp_path / "data"), code=1)
     assert line == f"{tmp_path / 'data'} does not exist"
-    line = refused("inspect", str(tmp_path), code=1)
+    line = shell.refused("inspect", str(tmp_path), code=1)
     assert line == f"{tmp_path} has no partition of __consumer_offsets"
 
 
@@ -398,10 +404,10 @@ def test_keys_without_effect_are_one_line_each() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_an_idle_broker_is_small() -> None:
+def test_an_idle_broker_is_small(shell: Shell) -> None:
     """Under 45 MB of memory, after it has answered."""
     with serving() as broker:
-        assert kohort("ping", "--bootstrap-server", broker.address).returncode == 0
+        shell.done("ping", "--bootstrap-server", broker.address)
         status = Path(f"/proc/{broker.pid}/status").read_text()
     resident_kb = int(re.search(r"VmRSS:\s+(\d+) kB", status)[1])  # type: ignore[index]
     assert resident_kb < 45_000

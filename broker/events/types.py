@@ -728,6 +728,8 @@ class FaultStruck(Common):
     kind: Literal["fault_struck"]
     cause: Literal[
         "error",
+        "answer",
+        "change",
         "delay",
         "disconnect_before",
         "disconnect_after",

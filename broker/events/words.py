@@ -214,6 +214,8 @@ TRANSACTION_CAUSES: Final[Words] = MappingProxyType(
 FAULT_EFFECTS: Final[Words] = MappingProxyType(
     {
         "error": "it was answered with `error`, and had no effect",
+        "answer": "a function of a test answered it, and it had no effect",
+        "change": "a function of a test changed its answer",
         "delay": "its answer was delayed",
         "disconnect_before": "its connection was closed, and it had no effect",
         "disconnect_after": "its connection was closed in place of an answer",

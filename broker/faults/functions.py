@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from kohort.broker.faults.facts import Facts
 from kohort.broker.faults.rule import FaultError, Name, Rule
@@ -12,6 +12,29 @@ from kohort.protocol.slotted import replace
 Change = Callable[[Any], Any]
 """Takes a response, and returns the one that is sent in its place."""
 _GENERATIONS = ("generation_id", "generation_id_or_member_epoch")
+
+
+class Strike(NamedTuple):
+    """The fields of the event about a fault that struck a request or a connection.
+
+    Attributes:
+        cause: see `words.FAULT_EFFECTS`.
+        fault_id, fault: the number of the rule or the function, and its name.
+        error: the error that is answered.
+    """
+
+    cause: str
+    fault_id: int
+    fault: str
+    error: str | None = None
+
+
+def strike_of(rule: Rule) -> Strike:
+    """The strike of a rule."""
+    cause = rule.effect.removesuffix("_ms")
+    if rule.disconnect is not None:
+        cause = f"disconnect_{rule.disconnect}"
+    return Strike(cause, rule.id, rule.label, rule.error)
 
 
 class Function:
@@ -75,6 +98,7 @@ class Intercepted:
         found = (getattr(self.message, name, None) for name in _GENERATIONS)
         self.generation: int | None = next((n for n in found if n is not None), None)
         self._response_class: Any = request.api.response_class
+        self._id = function.id
         self._name = f"on({', '.join(function.api)})"
         # What was decided: rules, or an answer, or a change.
         self.rules: list[Rule] = []
@@ -86,6 +110,14 @@ class Intercepted:
     def passes(self) -> bool:
         """True if nothing was decided."""
         return not (self._decision or self.rules)
+
+    @property
+    def strikes(self) -> list[Strike]:
+        """What was decided, for events."""
+        found = [strike_of(rule)._replace(fault_id=self._id) for rule in self.rules]
+        if self._decision in {"answer", "change"}:
+            found.append(Strike(self._decision, self._id, self._name))
+        return found
 
     def fail(self, error: str) -> None:
         """Answers with an error, by its name in Kafka."""

@@ -13,7 +13,7 @@ from kohort.broker.cluster.cluster import Cluster, Node
 from kohort.broker.connection import Connection
 from kohort.broker.events.bus import Events
 from kohort.broker.faults.facts import Facts
-from kohort.broker.faults.functions import Function, Intercepted
+from kohort.broker.faults.functions import Function, Intercepted, Strike, strike_of
 from kohort.broker.faults.link import Link
 from kohort.broker.faults.requests import Requests
 from kohort.broker.faults.rule import (
@@ -63,13 +63,6 @@ def kind_of(rule: Rule) -> str:
 def is_silent(rule: Rule) -> bool:
     """Returns whether a request that it strikes gets no response."""
     return rule.swallow is not None or rule.disconnect == "before"
-
-
-def cause_of(rule: Rule) -> str:
-    """The effect of a rule as events name it; see `words.FAULT_EFFECTS`."""
-    if rule.disconnect is not None:
-        return f"disconnect_{rule.disconnect}"
-    return rule.effect.removesuffix("_ms")
 
 
 def chance(*parts: object) -> float:
@@ -327,8 +320,8 @@ class Faults:
                 asked = Intercepted(facts, each)
                 asked.fail(ErrorCode.UNKNOWN_SERVER_ERROR.name)
             if not asked.passes:
-                for rule in asked.rules:
-                    self._publish(rule, facts)
+                for strike in asked.strikes:
+                    self._publish(strike, facts)
                 return asked
         return None
 
@@ -411,7 +404,7 @@ class Faults:
             for rule in self._by_kind.get(kind, ()):
                 if _selects(rule, facts) and self._triggers(rule, facts):
                     struck[kind] = rule
-                    self._publish(rule, facts)
+                    self._publish(strike_of(rule), facts)
                     break
             if kind == DECISION and kind in struck and is_silent(struck[kind]):
                 break
@@ -518,20 +511,21 @@ class Faults:
 
     # -- events
 
-    def _publish(self, rule: Rule, facts: Facts) -> None:
+    def _publish(self, strike: Strike, facts: Facts) -> None:
         request, client = facts.request, facts.request.client
         who = Who(facts.member_id, facts.instance_id, client)
         api = request.api.name
         if facts.groups:
-            self._tell(rule, request.node, facts.group, who, api)
+            self._tell(strike, request.node, facts.group, who, api)
         else:
-            self._tell(rule, request.node, *self._membership(client), api)
+            self._tell(strike, request.node, *self._membership(client), api)
 
     def _publish_connection(
         self, rule: Rule, connection: Connection, client_id: str
     ) -> None:
         client = connection.client._replace(id=client_id)
-        self._tell(rule, connection.node, *self._membership(client), None)
+        found = self._membership(client)
+        self._tell(strike_of(rule), connection.node, *found, None)
 
     def _membership(self, client: Client) -> tuple[str | None, Who]:
         """The group and the member of a client, by its id and host.
@@ -558,19 +552,13 @@ class Faults:
 
     def _tell(
         self,
-        rule: Rule,
+        strike: Strike,
         node: Node,
         group_id: str | None,
         who: Who,
         api: str | None,
     ) -> None:
-        fields = {
-            "cause": cause_of(rule),
-            "fault_id": rule.id,
-            "fault": rule.label,
-            "api": api,
-            "error": rule.error,
-        }
+        fields = {**strike._asdict(), "api": api}
         notice = Notice("fault_struck", group_id, None, who, fields)
         self._events.of(node.id).publish(notice, self._cluster.clock.now())
 

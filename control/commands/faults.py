@@ -97,7 +97,9 @@ def add(
     rules = [_rule(keys)] if file is None else _of_file(file)
     made = [remote.post("v1", "faults", **rule) for rule in rules]
     if as_json:
-        click.echo(json.dumps(made, indent=2))
+        from kohort.control.tables import show_json
+
+        show_json(made)
         return
     for rule in made:
         click.echo(printable(f"fault {rule['id']}: {_shown(rule)}"))

@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kohort.control.commands.of_verbs import VerbGroup
-from kohort.control.commands.over_http import command_of
+from kohort.control.commands.of_verbs import add_verbs
+from kohort.control.commands.over_http import command_of, timeout_option
 from kohort.control.group_verbs import GroupVerbs
 from kohort.control.terminal import examples, fail, json_option
 
 if TYPE_CHECKING:
     from kohort.control.remote import Remote
 
-MARGIN_S = 10.0
-"""Time for the answer after the broker has stopped waiting."""
-
 _group = click.argument("name", metavar="GROUP")
 
 
-@click.group(cls=VerbGroup)
+@click.group()
 @examples(
     "kohort group hold billing",
     "kohort group expire billing billing-1",
@@ -55,7 +52,7 @@ def _show(found: dict[str, Any], *, as_json: bool) -> None:
         show_group(found)
 
 
-group.add_verbs(GroupVerbs, "GROUP", "billing")
+add_verbs(group, GroupVerbs, GROUP="billing")
 
 
 @command_of(group)
@@ -64,9 +61,7 @@ group.add_verbs(GroupVerbs, "GROUP", "billing")
 @click.option(
     "--check", is_flag=True, help="Exits with 1 if a record was sent again or skipped."
 )
-@click.option(
-    "--timeout", type=click.FloatRange(min=0), default=10.0, help="Seconds to wait."
-)
+@timeout_option
 @json_option
 @examples("kohort group delivery billing", "kohort group delivery billing --check")
 def delivery(
@@ -84,9 +79,8 @@ def delivery(
     from kohort.control.commands.group_printing import show_delivery
     from kohort.control.tables import show_json
 
-    query = {"peek": str(peek).lower(), "timeout": str(timeout)}
     path = "v1", "groups", name, "delivery"
-    found = remote.get(*path, query=query, timeout_s=timeout + MARGIN_S)
+    found = remote.wait(*path, timeout_s=timeout, peek=str(peek).lower())
     if as_json:
         show_json(found)
     else:
@@ -116,12 +110,7 @@ def delivery(
     help="The group has committed this offset or a later one.",
 )
 @click.option("--lag", type=int, help="The group's lag is at most this many records.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=10.0,
-    help="Seconds to wait.",
-)
+@timeout_option
 @json_option
 @examples(
     "kohort group until billing --state Stable --members 3",
@@ -151,8 +140,5 @@ def until(
         if not colon:
             fail(f"--committed {committed!r}: must be TOPIC:PARTITION:OFFSET", 2)
         query |= {"topic": topic, "partition": partition, "offset": offset}
-    query["timeout"] = str(timeout)
-    found = remote.get(
-        "v1", "groups", name, "until", query=query, timeout_s=timeout + MARGIN_S
-    )
+    found = remote.wait("v1", "groups", name, "until", timeout_s=timeout, **query)
     _show(found, as_json=as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
@@ -16,56 +16,79 @@ if TYPE_CHECKING:
 
 NONE: Final = "none"
 """The word for None where a value must be given."""
-EXAMPLES: Final = {"member": "billing-1", "node": "2", "max_size": "2"}
+EXAMPLES: Final = {
+    "member": "billing-1",
+    "node": "2",
+    "max_size": "2",
+    "seconds": "7d",
+}
 """Values of arguments in the examples of the help."""
 
 
-class VerbGroup(click.Group):
-    """A group of commands, of which those of verbs are made when they are needed."""
+def add_verbs(
+    group: click.Group, verbs: type[Verbs], /, *names: tuple[str, str], **things: str
+) -> None:
+    """Adds a command for each verb to a group of commands.
 
-    def add_verbs(self, verbs: type[Verbs], metavar: str, example: str) -> None:
-        """Adds a command for each verb.
+    Args:
+        group: the group of commands.
+        verbs: the class that declares them.
+        names: verbs that are added, and the names of their commands; none: all, by
+            their own names.
+        things: for each name in the path, its word in the help, and an example, as
+            ``GROUP="billing"``.
+    """
+    known = {each.name: each for each in verbs.all()}
+    for name, command in names or zip(known, known, strict=True):
+        _add(group, command, verbs, known[name], things)
 
-        Args:
-            verbs: the class that declares them.
-            metavar: a thing in the help, as "GROUP".
-            example: the name of a thing in the examples, as "billing".
-        """
-        self._verbs = {each.name: each for each in verbs.all()}
-        self._resource = f"{verbs.what}s"
-        self._metavar = metavar
-        self._example = example
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands, sorted."""
-        return sorted({*super().list_commands(ctx), *self._verbs})
+def _add(
+    group: click.Group,
+    name: str,
+    verbs: type[Verbs],
+    verb: Verb,
+    things: dict[str, str],
+) -> None:
+    declared = [*fields(verb.do)]
+    run = _run(verbs, verb, declared)
+    arguments = [each for each in declared if _is_argument(each, declared)]
+    run.__name__ = name
+    texts = [opening(verb.do), *map(_text, arguments)]
+    run.__doc__ = "\n\n".join(texts).replace("`", "")
+    values = [EXAMPLES.get(each.name) or each.choices[0] for each in arguments]
+    example = ["kohort", str(group.name), name, *things.values(), *values]
+    examples(" ".join(example))(run)
+    json_option(run)
+    for each in reversed(declared):
+        if each in arguments:
+            word = "TIME" if each.kind is float else None
+            made = click.argument(
+                each.name, type=_type(each), required=each.is_required, metavar=word
+            )
+        else:
+            text = each.text.replace("`", "")
+            made = click.option(
+                _option(each), type=_type(each), help=text, default=None
+            )
+        made(run)
+    places = [*zip(verbs.names.items(), things, strict=True)]
+    for (key, hint), word in reversed(places):
+        click.argument(f"in_{key}", metavar=word, type=_named(hint))(run)
+    command_of(group)(run)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command; None: there is none of this name."""
-        verb = self._verbs.get(cmd_name)
-        return super().get_command(ctx, cmd_name) if verb is None else self._made(verb)
 
-    def _made(self, verb: Verb) -> click.Command:
-        declared = [*fields(verb.do)]
-        run = _run(verb, declared, self._resource)
-        arguments = [each for each in declared if _is_argument(each, declared)]
-        texts = [f"{each.name.upper()}: {each.text}" for each in arguments]
-        run.__name__ = verb.name
-        run.__doc__ = "\n\n".join([opening(verb.do), *texts]).replace("`", "")
-        values = [EXAMPLES.get(each.name) or each.choices[0] for each in arguments]
-        words = ["kohort", str(self.name), verb.name, self._example, *values]
-        examples(" ".join(words))(run)
-        json_option(run)
-        for each in reversed(declared):
-            if each in arguments:
-                click.argument(each.name, type=_type(each), required=each.is_required)(
-                    run
-                )
-            else:
-                help_ = each.text.replace("`", "")
-                click.option(_option(each), type=_type(each), help=help_)(run)
-        click.argument("name", metavar=self._metavar)(run)
-        return command_of(self)(run)
+def _text(field: Field) -> str:
+    """The part of an argument in the help."""
+    if field.kind is float:
+        return f"TIME: {field.text} Or with a unit: 90s, 5m, 7d."
+    return f"{field.name.upper()}: {field.text}"
+
+
+def _named(hint: Any) -> Any:
+    """The type of a name in a path."""
+    kind, bound = get_args(hint)
+    return click.IntRange(bound[0], bound[-1]) if kind is int else str
 
 
 def _is_argument(field: Field, declared: list[Field]) -> bool:
@@ -75,8 +98,9 @@ def _is_argument(field: Field, declared: list[Field]) -> bool:
     return field.is_required or field.is_nullable or bool(field.choices)
 
 
-def _run(verb: Verb, declared: list[Field], resource: str) -> Callable[..., None]:
-    def run(remote: Remote, *, name: str, as_json: bool, **given: Any) -> None:
+def _run(verbs: type[Verbs], verb: Verb, declared: list[Field]) -> Callable[..., None]:
+    def run(remote: Remote, *, as_json: bool, **given: Any) -> None:
+        names = {each: given.pop(f"in_{each}") for each in verbs.names}
         found = {each: value for each, value in given.items() if value is not None}
         alternatives = [each for each in declared if each.is_alternative]
         chosen = [each.name for each in alternatives if each.name in found]
@@ -86,31 +110,35 @@ def _run(verb: Verb, declared: list[Field], resource: str) -> Callable[..., None
                 f"Give one of {first.name.upper()}, {', '.join(map(_option, others))}."
             )
         known = {each: None if v == NONE else v for each, v in found.items()}
-        answer = remote.post("v1", resource, name, verb.name, **known)
+        path = [part.format(**names) for part in verbs.path.split("/")]
+        answer = remote.post("v1", *path, verb.name, **known)
         if as_json:
             from kohort.control.tables import show_json
 
             show_json(answer)
             return
         member = {"member": found[chosen[0]]} if chosen else {}
-        click.echo(printable(verb.sentence({**known, **answer, **member})))
+        click.echo(printable(verb.sentence({**names, **known, **answer, **member})))
 
     return run
 
 
 def _option(field: Field) -> str:
-    return f"--{field.name.replace('_', '-')}"
+    name = field.name.replace("_", "-")
+    return f"--{name}/--no-{name}" if field.kind is bool else f"--{name}"
 
 
 def _type(field: Field) -> Any:
     match field.bound:
         case tuple() as choices:
             return click.Choice(choices)
-        case range() as values if field.is_required:
+        case range() if field.kind is float:
+            return _seconds
+        case range() as values if field.is_required and field.is_nullable:
             return _OrNone(values[0], values[-1])
         case range() as values:
             return click.IntRange(values[0], values[-1])
-    return str
+    return field.kind
 
 
 class _OrNone(click.IntRange):
@@ -124,3 +152,16 @@ class _OrNone(click.IntRange):
         if not str(value).isdecimal():
             fail(f"{value!r}: must be a whole number, or {NONE}", 2)
         return super().convert(value, param, ctx)
+
+
+def _seconds(text: str) -> float:
+    """Seconds, or a time with a unit; its greatest value is the broker's business."""
+    from kohort.control.kafka.times import duration_ms
+
+    try:
+        return (
+            duration_ms(f"{text}s" if text.replace(".", "", 1).isdigit() else text)
+            / 1000
+        )
+    except ValueError as error:
+        fail(str(error), 2)

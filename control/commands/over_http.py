@@ -10,8 +10,9 @@ import click
 
 from kohort.control.terminal import http_option, token_option
 
-NODE = click.IntRange(min=0)
-"""The type of node ids, and of a partition's index."""
+timeout_option = click.option(
+    "--timeout", type=click.FloatRange(min=0), default=10.0, help="Seconds to wait."
+)
 
 
 def command_of(group: click.Group) -> Callable[[Callable[..., None]], click.Command]:

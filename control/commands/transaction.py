@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kohort.control.commands.of_verbs import VerbGroup
-from kohort.control.commands.over_http import command_of
+from kohort.control.commands.of_verbs import add_verbs
+from kohort.control.commands.over_http import command_of, timeout_option
 from kohort.control.commands.transactions import STATES
 from kohort.control.terminal import examples, printable
 from kohort.control.transaction_verbs import TransactionVerbs
@@ -15,13 +15,10 @@ from kohort.control.transaction_verbs import TransactionVerbs
 if TYPE_CHECKING:
     from kohort.control.remote import Remote
 
-MARGIN_S = 10.0
-"""Time for the answer after the broker has stopped waiting."""
-
 _id = click.argument("name", metavar="ID")
 
 
-@click.group(cls=VerbGroup)
+@click.group()
 @examples("kohort transaction fence orders-1", "kohort transaction hold orders-1")
 def transaction() -> None:
     """Fences producers; ends, holds and moves their transactions.
@@ -31,7 +28,7 @@ def transaction() -> None:
     """
 
 
-transaction.add_verbs(TransactionVerbs, "ID", "orders-1")
+add_verbs(transaction, TransactionVerbs, ID="orders-1")
 
 
 @command_of(transaction)
@@ -42,12 +39,7 @@ transaction.add_verbs(TransactionVerbs, "ID", "orders-1")
     metavar="STATE",
     help="The id is in this state, for example Ongoing.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=10.0,
-    help="Seconds to wait.",
-)
+@timeout_option
 @examples("kohort transaction until orders-1 --state CompleteCommit")
 def until(remote: Remote, *, name: str, state: str | None, timeout: float) -> None:
     """Waits until a transactional id is in a state.
@@ -55,10 +47,6 @@ def until(remote: Remote, *, name: str, state: str | None, timeout: float) -> No
     Without STATE it waits until the id exists. If it is not in the state in time, the
     exit code is 1.
     """
-    query = {"timeout": str(timeout)}
-    if state is not None:
-        query["state"] = state
-    found = remote.get(
-        "v1", "transactions", name, "until", query=query, timeout_s=timeout + MARGIN_S
-    )
+    query = {} if state is None else {"state": state}
+    found = remote.wait("v1", "transactions", name, "until", timeout_s=timeout, **query)
     click.echo(f"transaction {printable(name)} is {found['state']}")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Literal, TypedDict, cast
 
-from aiohttp import web
 from msgspec import Meta
 
-from kohort.broker.cluster.cluster import ClusterError
 from kohort.broker.cluster.status import status
-from kohort.broker.log.store import StorageError
 from kohort.broker.server import Broker
-from kohort.control.http.operations import Fields, NodeId, Operation, Text, in_turns
+from kohort.control.cluster_verbs import ClusterVerbs, NodeVerbs, PartitionVerbs
+from kohort.control.http.operations import (
+    Fields,
+    NodeId,
+    Nothing,
+    Operation,
+    Text,
+    in_turns,
+)
+from kohort.control.http.verb_routes import verb_operations
 
 TopicName = Annotated[Text, Meta(description="The name of a topic.")]
 Partition = Annotated[
@@ -33,27 +37,6 @@ class PartitionPath(Fields):
 
     topic: TopicName
     index: Partition
-
-
-class ToNode(Fields):
-    """The node to move to."""
-
-    node: NodeId
-
-
-class NodeState(TypedDict):
-    """State of a node."""
-
-    node: NodeId
-    running: bool
-
-
-class PartitionMoved(TypedDict):
-    """The new leader of a partition."""
-
-    topic: TopicName
-    partition: Partition
-    node: NodeId
 
 
 class ClusterNode(TypedDict):
@@ -108,92 +91,20 @@ class ClusterState(TypedDict):
     coordinators: list[Coordinator]
 
 
-class ClusterReplaced(TypedDict):
-    """The cluster that has taken the place of another one."""
-
-    cluster_id: str
-
-
 def operations(broker: Broker) -> list[Operation]:
     """The operations on a broker's cluster."""
-    do = _Handlers(broker)
-    node, partition = "/v1/nodes/{id}", "/v1/partitions/{topic}/{index}"
-    refuses = (404, 409)
-    return [
-        Operation("GET", "/v1/cluster", do.show_cluster),
-        Operation("POST", "/v1/cluster/replace", do.replace_cluster, (409,)),
-        Operation("POST", f"{node}/stop", do.stop_node, refuses),
-        Operation("POST", f"{node}/start", do.start_node, refuses),
-        Operation("POST", f"{node}/restart", do.restart_node, refuses),
-        Operation("POST", f"{partition}/move", do.move_partition, refuses),
-    ]
 
-
-class _Handlers:
-    """The handlers of the operations."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    async def show_cluster(self) -> ClusterState:
+    async def show_cluster() -> ClusterState:
         """Shows nodes, topics and coordinators."""
-        return cast(ClusterState, await in_turns(status(self._broker.cluster)))
+        return cast(ClusterState, await in_turns(status(broker.cluster)))
 
-    async def replace_cluster(self) -> ClusterReplaced:
-        """Puts another, empty cluster in the place of this one, on the same ports.
-
-        Clients find another cluster id, and none of their topics, groups and producer
-        ids. Faults stay.
-        """
-        with refusals(is_there=True):
-            await self._broker.replace()
-        return {"cluster_id": self._broker.cluster.id}
-
-    async def stop_node(self, path: NodePath) -> NodeState:
-        """Stops a node: its connections end, other nodes lead its partitions.
-
-        Answers when it has stopped.
-        """
-        with refusals(is_there=path.id in self._broker.cluster.nodes):
-            await self._broker.stop_node(path.id)
-        return {"node": path.id, "running": False}
-
-    async def start_node(self, path: NodePath) -> NodeState:
-        """Starts a node that was stopped, on the port that it had.
-
-        Answers when clients can connect to it.
-        """
-        with refusals(is_there=path.id in self._broker.cluster.nodes):
-            await self._broker.start_node(path.id)
-        return {"node": path.id, "running": True}
-
-    async def restart_node(self, path: NodePath) -> NodeState:
-        """Stops a node and starts it again, on the port that it had.
-
-        Answers when clients can connect to it. Its coordinators move to other nodes, if
-        there are any.
-        """
-        with refusals(is_there=path.id in self._broker.cluster.nodes):
-            await self._broker.restart_node(path.id)
-        return {"node": path.id, "running": True}
-
-    async def move_partition(self, path: PartitionPath, body: ToNode) -> PartitionMoved:
-        """Makes a node the leader of a partition."""
-        topic, index = path.topic, path.index
-        found = self._broker.cluster.topics.by_name.get(topic)
-        with refusals(is_there=found is not None and index < len(found.partitions)):
-            self._broker.move_partition(topic, index, body.node)
-        return {"topic": topic, "partition": index, "node": body.node}
-
-
-@contextmanager
-def refusals(*, is_there: bool) -> Iterator[None]:
-    """Answers refusals of the cluster: 404 for an unknown resource, else 409."""
-    try:
-        yield
-    except (OSError, StorageError) as error:
-        # The port is taken, or the data directory has no room.
-        raise web.HTTPConflict(text=str(error)) from None
-    except ClusterError as error:
-        kind = web.HTTPConflict if is_there else web.HTTPNotFound
-        raise kind(text=str(error)) from None
+    return [
+        Operation("GET", "/v1/cluster", show_cluster),
+        *verb_operations(ClusterVerbs, Nothing, lambda _: ClusterVerbs(broker)),
+        *verb_operations(NodeVerbs, NodePath, lambda path: NodeVerbs(broker, path.id)),
+        *verb_operations(
+            PartitionVerbs,
+            PartitionPath,
+            lambda path: PartitionVerbs(broker, path.topic, path.index),
+        ),
+    ]

@@ -14,9 +14,7 @@ from kohort.broker.long_work import Pace
 from kohort.broker.server import Broker
 from kohort.control.conditions import (
     AllOf,
-    BrokerStoppedError,
     Condition,
-    ConditionTimeout,
     HasCommitted,
     HasLag,
     HasRebalanced,
@@ -68,7 +66,6 @@ def operations(broker: Broker, polls: LongPolls) -> list[Operation]:
         Operation("GET", f"{group}/until", do.await_group, (503, 504)),
         *verb_operations(
             GroupVerbs,
-            group,
             GroupPath,
             lambda path: Group(broker, path.group),
             answer=GroupShown,
@@ -157,16 +154,9 @@ class _Handlers:
         recent history of the group.
         """
         group = Group(self._broker, path.group)
-        await self._wait(AllOf(group, _conditions(group, query)), query.timeout)
+        condition = AllOf(group, _conditions(group, query))
+        await self._polls.wait(wait(condition, query.timeout))
         return group.show()
-
-    async def _wait(self, condition: Condition, timeout_s: float) -> None:
-        try:
-            await self._polls.wait(wait(condition, timeout_s))
-        except ConditionTimeout as error:
-            raise web.HTTPGatewayTimeout(text=str(error)) from None
-        except BrokerStoppedError as error:
-            raise web.HTTPServiceUnavailable(text=str(error)) from None
 
     async def show_delivery(
         self, path: GroupPath, query: DeliveryQuery
@@ -189,7 +179,7 @@ class _Handlers:
         except RuntimeError as error:
             raise web.HTTPConflict(text=str(error)) from None
         if not query.peek and not found.is_settled:
-            await self._wait(IsSettled(group), query.timeout)
+            await self._polls.wait(wait(IsSettled(group), query.timeout))
             found = group.peek_delivery()
         return cast(DeliveryShown, found.as_json())
 

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from kohort.control.conditions import BrokerStoppedError, ConditionTimeout
+
 MOST_POLLS: Final = 100
 """Most requests that wait at once: each is a connection, and checks every event."""
 
@@ -24,10 +26,12 @@ class LongPolls:
         return len(self._waits)
 
     async def wait(self, awaited: Coroutine[Any, Any, None]) -> None:
-        """Waits for a coroutine.
+        """Waits for a condition.
 
         Raises:
-            web.HTTPServiceUnavailable: `MOST_POLLS` requests wait, or the server stops.
+            web.HTTPGatewayTimeout: the condition was not met in time.
+            web.HTTPServiceUnavailable: `MOST_POLLS` requests wait, or the broker or the
+                server stops.
         """
         if self._is_closed or len(self) >= MOST_POLLS:
             awaited.close()
@@ -40,6 +44,10 @@ class LongPolls:
         self._waits.add(task)
         try:
             await task
+        except ConditionTimeout as error:
+            raise web.HTTPGatewayTimeout(text=str(error)) from None
+        except BrokerStoppedError as error:
+            raise web.HTTPServiceUnavailable(text=str(error)) from None
         except asyncio.CancelledError:
             if self._is_closed:
                 raise web.HTTPServiceUnavailable(text=_STOPS) from None

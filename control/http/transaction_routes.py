@@ -15,11 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 from kohort.broker.long_work import Pace
 from kohort.broker.server import Broker
 from kohort.broker.transactions.state import PREPARED, TransactionState
-from kohort.control.conditions import (
-    PATIENCE_S,
-    BrokerStoppedError,
-    ConditionTimeout,
-)
+from kohort.control.conditions import PATIENCE_S
 from kohort.control.http.group_types import MOST_WAIT_S, Count
 from kohort.control.http.long_polls import LongPolls
 from kohort.control.http.operations import Fields, Operation, Text, in_turns
@@ -129,7 +125,6 @@ def operations(broker: Broker, polls: LongPolls) -> list[Operation]:
         Operation("GET", f"{one}/until", do.await_transaction, (503, 504)),
         *verb_operations(
             TransactionVerbs,
-            one,
             IdPath,
             lambda path: Handle(broker, path.transactional_id),
             answer=TransactionRow,
@@ -229,11 +224,5 @@ class _Handlers:
         """
         transaction = Handle(self._broker, path.transactional_id)
         state = None if query.state is UNSET else query.state.value
-        wait = transaction.until(state=state, timeout=query.timeout)
-        try:
-            await self._polls.wait(wait)
-        except ConditionTimeout as error:
-            raise web.HTTPGatewayTimeout(text=str(error)) from None
-        except BrokerStoppedError as error:
-            raise web.HTTPServiceUnavailable(text=str(error)) from None
+        await self._polls.wait(transaction.until(state=state, timeout=query.timeout))
         return transaction.show()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar
+from inspect import isawaitable
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import msgspec
 from aiohttp import web
 from msgspec import UNSET, Meta, UnsetType
 
+from kohort.broker.cluster.cluster import ClusterError
+from kohort.broker.log.store import StorageError
 from kohort.control.group_members import UnknownMemberError
 from kohort.control.http.operations import Fields, Operation
 from kohort.control.power import PowerError, UnknownGroupError
@@ -19,20 +22,19 @@ P = TypeVar("P", bound=Fields)
 
 def verb_operations(
     verbs: type[Verbs],
-    path: str,
     path_type: type[P],
     subject: Callable[[P], Any],
     *,
-    answer: Any,
+    answer: Any = None,
 ) -> list[Operation]:
     """The operations of verbs: POST requests below a resource.
 
     Args:
         verbs: the class that declares them.
-        path: of the resource.
-        path_type: the names in it.
+        path_type: the names in the path of the resource.
         subject: makes the handle that performs the verbs.
-        answer: the type of `describe` of the handle, which each verb answers.
+        answer: the type of `describe` of the handle, which each verb answers; None:
+            each answers its result.
     """
 
     def operation(verb: Verb) -> Operation:
@@ -45,12 +47,18 @@ def verb_operations(
             known = {each: value for each, value in given.items() if value is not UNSET}
             found = subject(path)
             try:
-                verb.do(found, **known)
+                result = verb.do(found, **known)
+                if isawaitable(result):
+                    result = await result
             except (UnknownGroupError, UnknownMemberError) as error:
                 raise web.HTTPNotFound(text=str(error)) from None
-            except PowerError as error:
+            except (PowerError, ClusterError) as error:
+                kind = web.HTTPConflict if found.exists else web.HTTPNotFound
+                raise kind(text=str(error)) from None
+            except (OSError, StorageError) as error:
+                # The port is taken, or the data directory has no room.
                 raise web.HTTPConflict(text=str(error)) from None
-            return found.describe()
+            return result if answer is None else found.describe()
 
         body = msgspec.defstruct(
             name.title().replace("_", ""),
@@ -60,8 +68,10 @@ def verb_operations(
             kw_only=True,
         )
         handle.__name__, handle.__doc__ = name, opening(verb.do)
-        handle.__annotations__ = {"path": path_type, "body": body, "return": answer}
-        return Operation("POST", f"{path}/{verb.name}", handle, (409,))
+        result = answer or get_type_hints(verb.do)["return"]
+        handle.__annotations__ = {"path": path_type, "body": body, "return": result}
+        refuses = (404, 409) if verbs.names else (409,)
+        return Operation("POST", f"/v1/{verbs.path}/{verb.name}", handle, refuses)
 
     return [operation(each) for each in verbs.all()]
 
@@ -73,7 +83,7 @@ def _declared(field: Field) -> tuple[str, Any] | tuple[str, Any, Any]:
             kind = Annotated[kind, Meta(max_length=most)]
         case range() as values:
             kind = Annotated[kind, Meta(ge=values[0], le=values[-1])]
-        case choices:
+        case tuple() as choices:
             kind = Literal[choices]
     default = field.default
     if field.is_alternative:

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import pytest
 from tests.broker.test_records_over_the_wire import batch
-from tests.commands import refused, serving
+from tests.commands import serving
+from tests.control.shell import Shell
 from tests.wire.client import WireClient, connected_to
 from tests.wire.requests import fetch, metadata, produce
 
@@ -85,17 +86,17 @@ async def test_each_listener_gives_its_own_addresses() -> None:
         ),
     ],
 )
-def test_a_wrong_listener_is_named(options: list[str], why: str) -> None:
+def test_a_wrong_listener_is_named(options: list[str], why: str, shell: Shell) -> None:
     """The command ends with one line."""
     given = [f"--advertise={each}" for each in options]
-    assert refused("serve", *given, code=2) == f"--advertise {why}"
+    assert shell.refused("serve", *given, code=2) == f"--advertise {why}"
 
 
-def test_serve_opens_a_further_port() -> None:
+def test_serve_opens_a_further_port(shell: Shell) -> None:
     """The ready line has the first; a port that is taken is named."""
     with Broker() as other:
         taken = f"--advertise={other.port}=kafka:1"
-        line = refused("serve", "--port=0", taken, code=1)
+        line = shell.refused("serve", "--port=0", taken, code=1)
     assert line.startswith(
         f"cannot listen on 127.0.0.1:{other.port}: the port is taken"
     )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.commands import serving
@@ -24,18 +22,6 @@ def at() -> Iterator[At]:
 def name() -> str:
     """A name for a topic and a group that no other test uses."""
     return f"n{uuid.uuid4().hex[:10]}"
-
-
-@pytest.fixture
-def shell(
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> Shell:
-    """Commands of a user without any settings."""
-    for variable in [each for each in os.environ if each.startswith("KOHORT_")]:
-        monkeypatch.delenv(variable)
-    return Shell(capfd, tmp_path)
 
 
 @pytest.fixture

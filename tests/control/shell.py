@@ -50,7 +50,7 @@ class Shell:
                 mock.patch.dict(os.environ, variables),
                 pytest.raises(SystemExit) as ended,
             ):
-                cli(arguments)
+                cli(arguments, prog_name="kohort")
         finally:
             os.dup2(kept, 0)
             os.close(kept)

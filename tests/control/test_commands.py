@@ -8,23 +8,11 @@ import signal
 import socket
 
 import pytest
-from tests.commands import refused, serving
+from tests.commands import serving
 from tests.control.shell import Shell
 from tests.test_cli import answering
-from tests.wire.blocking import BlockingClient
-from tests.wire.requests import commit_offsets, create_topics
 
 from kohort.control.commands.cluster_printing import show_cluster
-from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
-
-
-def test_each_node_has_a_port_of_its_own(shell: Shell) -> None:
-    """The line that says it is ready has all of them, and each answers."""
-    with serving("--nodes", "3") as broker:
-        assert len(set(broker.addresses)) == 3
-        for address in broker.addresses:
-            assert shell.done("ping", "--bootstrap-server", address).startswith(address)
-        assert broker.end() == (0, "", "")
 
 
 def free_ports(count: int) -> int:
@@ -45,18 +33,21 @@ def free_ports(count: int) -> int:
     raise AssertionError("no ports in a row are free")
 
 
-def test_nodes_have_ports_in_a_row() -> None:
-    """From --port on; scripts know them before the broker starts."""
+def test_nodes_have_ports_in_a_row(shell: Shell) -> None:
+    """From --port on; scripts know them before the broker starts. Each answers."""
     first = free_ports(3)
     with serving("--nodes", "3", "--port", str(first)) as broker:
         assert broker.addresses == [f"127.0.0.1:{first + i}" for i in range(3)]
+        for address in broker.addresses:
+            assert shell.done("ping", "--bootstrap-server", address).startswith(address)
+        assert broker.end() == (0, "", "")
 
 
-def test_a_port_in_the_row_is_taken() -> None:
+def test_a_port_in_the_row_is_taken(shell: Shell) -> None:
     """The line names the port, and not the first one of the row."""
     first = free_ports(2)
     with socket.create_server(("127.0.0.1", first + 1)):
-        line = refused("serve", "--nodes", "2", "--port", str(first), code=1)
+        line = shell.refused("serve", "--nodes", "2", "--port", str(first), code=1)
     assert line == (
         f"cannot listen on 127.0.0.1:{first + 1}: the port is taken; "
         "--port 0 picks a free one"
@@ -64,9 +55,9 @@ def test_a_port_in_the_row_is_taken() -> None:
 
 
 @pytest.mark.parametrize("option", ["--port=65534", "--advertise=kafka:65534"])
-def test_the_row_has_to_end_in_time(option: str) -> None:
+def test_the_row_has_to_end_in_time(option: str, shell: Shell) -> None:
     """Ports end at 65535, the advertised ones as well."""
-    assert refused("serve", "--nodes", "3", option, code=2) == (
+    assert shell.refused("serve", "--nodes", "3", option, code=2) == (
         "--nodes 3: ports end at 65535, and the last would be 65536"
     )
 
@@ -77,6 +68,7 @@ def test_the_cluster_by_commands(shell: Shell) -> None:
         assert broker.http is not None
         at = {"KOHORT_HTTP": broker.http}
         status = shell.done("cluster", "status", **at)
+        assert len({*broker.addresses}) == 3
         assert all(address in status for address in broker.addresses)
         assert shell.done("cluster", "stop", "2", **at) == "node 2 has stopped\n"
         shown = json.loads(shell.done("cluster", "status", "--json", **at))
@@ -92,30 +84,6 @@ def test_the_cluster_by_commands(shell: Shell) -> None:
         )
         assert "'orders'" in line
         assert broker.end(signal.SIGINT)[0] == 0
-
-
-def test_moves_by_commands(shell: Shell) -> None:
-    """A partition and a group go to the node that is named."""
-    with serving("--nodes", "3", "--http", "0") as broker:
-        assert broker.http is not None
-        at = {"KOHORT_HTTP": broker.http}
-        with BlockingClient(int(broker.address.rpartition(":")[2])) as client:
-            client.call("CreateTopics", 5, create_topics("orders"))
-            wanted = FindCoordinatorRequest("a/b")
-            found = client.call("FindCoordinator", 3, wanted)
-        with BlockingClient(found.port) as client:
-            commit = commit_offsets("orders", (0, 1), group="a/b")
-            client.call("OffsetCommit", 7, commit)
-        for node in (3, 1):
-            moved = shell.done("cluster", "move", "orders", "0", str(node), **at)
-            assert moved == f"node {node} leads orders-0\n"
-            moved = shell.done("cluster", "move-group", "a/b", str(node), **at)
-            assert moved == f"node {node} coordinates group a/b\n"
-            shown = json.loads(shell.done("cluster", "status", "--json", **at))
-            (orders,) = [t for t in shown["topics"] if t["name"] == "orders"]
-            assert orders["partitions"][0]["leader"] == node
-            (busy,) = [c for c in shown["coordinators"] if c["groups"]]
-            assert (busy["node"], busy["groups"]) == (node, 1)
 
 
 def test_changes_by_commands_need_the_token(shell: Shell) -> None:
@@ -135,7 +103,7 @@ def test_http_is_opened_where_it_is_said(shell: Shell) -> None:
         assert broker.http is not None
         assert broker.http.startswith("http://localhost:")
         shell.done("cluster", "status", "--http", broker.http)
-    line = refused("serve", "--port", "0", "--http", "0.0.0.0:0", code=2)
+    line = shell.refused("serve", "--port", "0", "--http", "0.0.0.0:0", code=2)
     assert "--http-token or KOHORT_HTTP_TOKEN" in line
     for wrong in ("here", "", "65536", "127.0.0.1:"):
         line = shell.fails("serve", "--port", "0", "--http", wrong, code=2)

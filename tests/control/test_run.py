@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.commands import KOHORT, environment, kohort, refused
+from tests.commands import KOHORT, environment, kohort
+from tests.control.shell import Shell
 from tests.patience import PATIENCE_S
 
 ASKS = """
@@ -222,7 +223,7 @@ def test_commands_that_cannot_be_run(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (126, line)
 
 
-def test_a_wrong_setting() -> None:
+def test_a_wrong_setting(shell: Shell) -> None:
     """The command does not begin."""
-    line = refused("run", "--set", "group.max.siez=5", "echo", "begun", code=2)
+    line = shell.refused("run", "--set", "group.max.siez=5", "echo", "begun", code=2)
     assert line.startswith("group.max.siez=5 (--set): unknown setting")

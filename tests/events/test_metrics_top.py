@@ -21,7 +21,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 from tests.broker.test_cluster import heartbeat, offsets, stable
-from tests.commands import KOHORT, done, environment, refused, serving
+from tests.commands import KOHORT, Serving, environment, serving
+from tests.control.shell import Shell
 from tests.patience import PATIENCE_S
 from tests.wire.client import connected, connected_to
 
@@ -254,27 +255,31 @@ def test_the_documented_options_are_those_that_there_are() -> None:
     assert [title for title in titles if title not in text] == []
 
 
-async def test_the_command_where_there_is_no_terminal() -> None:
+def test_the_command_where_there_is_no_terminal(shell: Shell) -> None:
     """One look: as text, or as the JSON that /metrics.json answers."""
-    with serving("--http=0", FAST) as server:
-        assert server.http is not None
+
+    async def joined(server: Serving) -> None:
         async with connected_to(server.host, server.port) as client:
             await stable(client, "a group")
-        text = await asyncio.to_thread(done, "top", "--http", server.http)
+
+    with serving("--http=0", FAST) as server:
+        assert server.http is not None
+        asyncio.run(joined(server))
+        text = shell.done("top", "--http", server.http)
         assert "a group" in text
         assert "JoinGroup" in text
         arguments = ("top", "--http", server.http, "--once", "--json")
-        (line,) = (await asyncio.to_thread(done, *arguments)).splitlines()
+        (line,) = shell.done(*arguments).splitlines()
         assert [row["group"] for row in json.loads(line)["groups"]] == ["a group"]
         # A scheme, a port alone: as all commands take them.
-        await asyncio.to_thread(done, "top", "--http", server.http.rpartition(":")[2])
+        shell.done("top", "--http", server.http.rpartition(":")[2])
 
 
-def test_the_command_without_a_broker() -> None:
+def test_the_command_without_a_broker(shell: Shell) -> None:
     """One line that says what to start."""
-    line = refused("top", "--http", "127.0.0.1:1", "--once", code=1)
+    line = shell.refused("top", "--http", "127.0.0.1:1", "--once", code=1)
     assert line.startswith("no broker answers at http://127.0.0.1:1 ")
-    assert refused("top", "--http", "a b", code=2).startswith("--http ")
+    assert shell.refused("top", "--http", "a b", code=2).startswith("--http ")
 
 
 class Terminal:

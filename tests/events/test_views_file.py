@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.broker.test_cluster import heartbeat, offsets, stable
 from tests.commands import refused, serving
+from tests.control.shell import Shell
 from tests.events.test_stream import happen, stream, told
 from tests.patience import PATIENCE_S
 from tests.small_disk import on_a_small_disk
@@ -210,7 +211,7 @@ async def test_a_view_that_cannot_keep_up_announces_the_gap(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("what", ["a folder", "a pipe", "nowhere"])
-async def test_what_cannot_be_written_to(tmp_path: Path, what: str) -> None:
+def test_what_cannot_be_written_to(tmp_path: Path, what: str, shell: Shell) -> None:
     """Is refused at once, and the broker does not start."""
     path = tmp_path / "it"
     if what == "a folder":
@@ -221,13 +222,13 @@ async def test_what_cannot_be_written_to(tmp_path: Path, what: str) -> None:
         path = path / "no such folder"
     with pytest.raises(OSError, match=f"{path}|no regular file"):
         EventsFile(path, stream())
-    line = refused("serve", "--port=0", "--events", str(path), code=1)
+    line = shell.refused("serve", "--port=0", "--events", str(path), code=1)
     assert line.startswith(f"--events: cannot write to {path}: ")
 
 
-def test_a_file_without_a_name() -> None:
+def test_a_file_without_a_name(shell: Shell) -> None:
     """An empty variable in a script."""
-    line = refused("serve", "--port=0", "--events", "", code=1)
+    line = shell.refused("serve", "--port=0", "--events", "", code=1)
     assert line.startswith("--events: cannot write to a file without a name: ")
 
 
@@ -241,13 +242,13 @@ def test_a_line_is_ascii(name: str) -> None:
     assert json.loads(line) == {"client_id": name, "labels": {"case": name}}
 
 
-def test_labels_are_told_apart() -> None:
+def test_labels_are_told_apart(shell: Shell) -> None:
     """A label without a name or a value is a wrong command."""
     for wrong in ("x", "=x", ""):
-        line = refused("serve", "--port=0", "--label", wrong, code=2)
+        line = shell.refused("serve", "--port=0", "--label", wrong, code=2)
         assert line == f"--label {wrong!r}: must be KEY=VALUE"
     for wrong in ("a=\udcff", "a=1\n2"):
-        line = refused("serve", "--port=0", "--label", wrong, code=2)
+        line = shell.refused("serve", "--port=0", "--label", wrong, code=2)
         assert line == f"--label {wrong!r}: must be printable text"
 
 

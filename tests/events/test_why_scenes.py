@@ -389,17 +389,6 @@ def a_static_member_is_closed_for_good() -> Stream:
     return stream
 
 
-@scene("static-member-expired")
-def a_static_member_is_back_too_late() -> Stream:
-    """Its session is shorter than its restart."""
-    stream = quiet("ana", "ben", static=True)
-    expire(stream, "ana", is_connected=False)
-    stream.wait(15)
-    stream.comes("ana", "i-ana")
-    stream.rebalance("member_joined", "ana")
-    return stream
-
-
 @scene("instance-id-twice")
 def a_fenced_member_only_sends_heartbeats() -> Stream:
     """librdkafka: the error is fatal, and the application may not look."""
@@ -566,15 +555,6 @@ def a_group_is_stopped() -> Stream:
     """All members leave, and nobody returns."""
     stream = quiet("ana", "ben", "cleo")
     stop(stream, "ana", "ben", "cleo")
-    return stream
-
-
-@scene("rolling-restart")
-def a_rolling_restart() -> Stream:
-    """Two members, one after the other, while cleo goes on."""
-    stream = quiet("ana", "ben", "cleo")
-    restart(stream, "ana")
-    restart(stream, "ben")
     return stream
 
 

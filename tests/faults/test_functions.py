@@ -71,6 +71,29 @@ async def test_it_decides_about_the_response(
     assert [await beat(other), await beat(peer)] == [code, UNKNOWN]
 
 
+@pytest.mark.parametrize(
+    ("decide", "cause"),
+    [
+        (lambda asked: asked.fail("COORDINATOR_LOAD_IN_PROGRESS"), "error"),
+        (lambda asked: asked.answer(HeartbeatResponse(0, 99)), "answer"),
+        (lambda asked: asked.change(error_code=98), "change"),
+        (lambda asked: asked.disconnect(), "disconnect_before"),
+    ],
+)
+async def test_a_decision_is_an_event(scene: Scene, decide: Decide, cause: str) -> None:
+    """With the function's number, after that of a rule; a request that passes, none."""
+    rule = scene.faults.delay("Produce", seconds=1)
+    function = scene.faults.on("Heartbeat", decide)
+    scene.faults.on("Metadata", lambda asked: None)
+    scene.peer().beat()
+    await scene.settled()
+    (event,) = (e for e in scene.events.recent() if e["kind"] == "fault_struck")
+    assert (event["cause"], event["api"]) == (cause, "Heartbeat")
+    assert (event["fault_id"], event["fault"]) == (rule.id + 1, "on(Heartbeat)")
+    assert function.id == rule.id + 1
+    assert (event["error"] is not None) == (cause == "error")
+
+
 async def test_a_change_gets_the_response_of_the_broker(scene: Scene) -> None:
     """The request has its effect; an answer in its place prevents it."""
     peer, seen = scene.peer(), list[Any]()

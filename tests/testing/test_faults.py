@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.faults.functions import Intercepted
 from kohort.broker.faults.rule import FaultError
 from kohort.broker.server import Broker
 from kohort.testing import Kohort
@@ -25,16 +24,6 @@ def test_a_rule_of_the_test(kohort: Kohort) -> None:
     assert (rule.strikes, kohort.faults.rules) == (2, [rule])
     kohort.faults.clear()
     assert kohort.faults.rules == []
-
-
-async def test_an_async_test_adds_rules_without_await(kohort: Kohort) -> None:
-    """A rule is there when the call returns."""
-    kohort.disconnect("Heartbeat", once=True)
-    ben = kohort.member("billing")
-    assert (await ben.join()).error == "NONE"
-    with pytest.raises(Exception, match="closed"):
-        await ben.heartbeat()
-    assert (await ben.heartbeat()).error == "NONE"
 
 
 @pytest.mark.kohort(faults=[{"api": "JoinGroup", "error": "NOT_COORDINATOR"}])
@@ -134,24 +123,6 @@ def test_a_rule_shows_what_was_given(kohort: Kohort) -> None:
         "Rule(api='Heartbeat', group='billing', nth=3, error='NOT_COORDINATOR',"
         " matches=0, strikes=0)"
     )
-
-
-def test_a_function(kohort: Kohort) -> None:
-    """It decides about each request; the call that adds it needs no await."""
-    generations: list[int | None] = []
-
-    def third_fails(asked: Intercepted) -> None:
-        generations.append(asked.generation)
-        if len(generations) == 3:
-            asked.fail("COORDINATOR_LOAD_IN_PROGRESS")
-
-    kohort.on("Heartbeat", third_fails)
-    ben = kohort.member("billing")
-    ben.join()
-    ben.sync()
-    errors = [ben.heartbeat().error for _ in range(3)]
-    assert errors == ["NONE", "NONE", "COORDINATOR_LOAD_IN_PROGRESS"]
-    assert generations == [1, 1, 1]
 
 
 def test_a_function_that_fails_fails_the_test(request: pytest.FixtureRequest) -> None:

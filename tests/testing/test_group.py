@@ -6,10 +6,7 @@ import pytest
 
 from kohort.control.conditions import ConditionTimeout
 from kohort.control.group import PowerError, UnknownMemberError
-from kohort.control.group_verbs import GroupVerbs
-from kohort.control.transaction_verbs import TransactionVerbs
-from kohort.control.verbs import Verbs
-from kohort.testing import Group, Kohort, ScriptedMember, Transaction
+from kohort.testing import Kohort, ScriptedMember
 
 
 @pytest.fixture
@@ -29,27 +26,6 @@ def test_a_member_is_kicked(kohort: Kohort, ben: ScriptedMember) -> None:
     assert ben.heartbeat().error == "UNKNOWN_MEMBER_ID"
     last = kohort.group("billing").history().last
     assert (last.cause, last.reason) == ("member_kicked", "for a test")
-
-
-def test_a_held_group_waits(kohort: Kohort, ben: ScriptedMember) -> None:
-    """A join is answered when the group is released."""
-    group = kohort.group("billing")
-    group.hold()
-    group.rebalance("deployment")
-    joining = ben.join(wait=False)
-    assert group.state == "PreparingRebalance"
-    group.release()
-    assert joining.result().error == "NONE"
-    assert (group.state, group.generation) == ("CompletingRebalance", 2)
-
-
-@pytest.mark.parametrize(
-    ("verbs", "handle"), [(GroupVerbs, Group), (TransactionVerbs, Transaction)]
-)
-def test_each_verb_has_a_method(verbs: type[Verbs], handle: type) -> None:
-    """A verb that is declared can be called by a test; it has the declared texts."""
-    for verb in verbs.all():
-        assert getattr(handle, verb.name).__doc__ == verb.do.__doc__
 
 
 def test_views(kohort: Kohort, ben: ScriptedMember) -> None:

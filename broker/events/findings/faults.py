@@ -24,6 +24,8 @@ answer is a sign of life until the join phase ends."""
 
 _PHRASES: Final = {
     "error": "answered {of} with {error}",
+    "answer": "answered {of} in place of the broker",
+    "change": "changed the answers to {of}",
     "delay": "delayed the answers to {of}",
     "disconnect_before": "closed the connection before {of} took effect",
     "disconnect_after": "closed the connection in place of answers to {of}",

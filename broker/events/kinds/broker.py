@@ -39,12 +39,16 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "fault_struck",
-        "A rule of the fault plan struck a request. Black holes and jitter strike"
-        " connections, and are published once for each. `client_id`, `host` and"
-        " `connection` are the request's.",
+        "A rule of the fault plan, or a function of a test, struck a request. Black"
+        " holes and jitter strike connections, and are published once for each."
+        " `client_id`, `host` and `connection` are the request's.",
         (
-            always("fault_id", "int", "the rule's number, from 1"),
-            always("fault", "string", "the rule's name, or `fault` and its id"),
+            always("fault_id", "int", "the number of the rule or the function, from 1"),
+            always(
+                "fault",
+                "string",
+                "the rule's name, or `fault` and its id; `on(...)` of a function",
+            ),
             Field("api", "string", "the request's API; null: the whole connection"),
             Field("error", ERROR.type, ERROR.says),
         ),
