@@ -15,6 +15,7 @@ from kohort.client import (
     Producer,
     TopicPartition,
 )
+from kohort.client.group.classic.member import ClassicMember
 
 
 class KohortMember(on_a_loop.LoopMember, ConsumerRebalanceListener):
@@ -44,8 +45,13 @@ class KohortMember(on_a_loop.LoopMember, ConsumerRebalanceListener):
         """Called with new partitions: a cooperative member keeps the rest."""
         # Nothing public shows the leader, which applications do not need.
         group = self.consumer._group  # noqa: SLF001 - see above
+        member = None if group is None else group.member
         _, generation = self.identity()
-        if generation is not None and group is not None and group.member.is_leader:
+        if (
+            generation is not None
+            and isinstance(member, ClassicMember)
+            and member.is_leader
+        ):
             self.say("leads", generation=generation)
         await super().on_partitions_assigned(assigned)
 
