@@ -148,9 +148,11 @@ def with_accounts(
     return found
 
 
-def with_findings(events: Iterable[Event]) -> list[Event]:
+def with_findings(
+    events: Iterable[Event], log_end: LogEnd | None = None
+) -> list[Event]:
     """The same, with the findings that the broker publishes when it stops."""
-    found = with_accounts(events)
+    found = with_accounts(events, log_end)
     last, sequence = found[-1], max(each["sequence"] for each in found)
     told = [
         (group, finding)

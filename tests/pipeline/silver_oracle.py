@@ -1,18 +1,19 @@
-"""The definitions of `kohort.pipeline.tables`, as loops over events.
+"""The definitions of the tables of silver, as loops over events.
 
 Slow and short on purpose. Each function takes the ordered events of one group in one
-run, and calls the functions of the tables that it needs.
+run, and calls the functions of the tables that it needs; `whole` calls all of them.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kohort.broker.events import words
 from kohort.broker.events.account.values import NOT_DOWN
+from kohort.pipeline.tables import BY_PATH
 
 Event = Mapping[str, Any]
 Row = dict[str, Any]
@@ -20,6 +21,71 @@ OFFERS = {"member_joined", "member_replaced"}
 HAVE = {*OFFERS, "member_synced", "partitions_changed"}
 GONE = {"member_left", "member_expired", "member_kicked"}
 LISTS = {"rebalance_started", "join_completed", "group_loaded"}
+PREPARED = {"PrepareCommit": "committed", "PrepareAbort": "aborted"}
+OPEN = {"Ongoing", *PREPARED}
+
+
+def whole(events: Sequence[Event]) -> dict[str, list[Row]]:
+    """All tables of silver by path, of the events of one run."""
+    ordered = sorted(events, key=place)
+    found = {"silver/runs": [run(ordered)]}
+    found["silver/transactions"] = transactions(ordered)
+    groups = sorted({str(e["group"]) for e in ordered if e["group"] is not None})
+    for group in groups:
+        own = [event for event in ordered if event["group"] == group]
+        for path, rows in of_group(own).items():
+            found.setdefault(path, [])
+            found[path] += ({"group": group, **row} for row in rows)
+    return {
+        path: [{"run": ordered[0]["run"], **row} for row in rows]
+        for path, rows in found.items()
+    }
+
+
+def of_group(own: Sequence[Event]) -> dict[str, list[Row]]:
+    """The tables of one group."""
+    return {
+        "silver/rebalances": rebalances(own),
+        "silver/memberships": [*memberships(own).values()],
+        "silver/ownership": ownership(own),
+        "silver/pauses": pauses(own),
+        "silver/unread": unread(own),
+        "silver/returns": [*returns(own)],
+        "silver/commits": commits(own),
+        "silver/delivery": delivery(own),
+        "silver/refusals": refusals(own),
+        "silver/moves": moves(own),
+        "silver/lags": lags(own, rebalances(own)),
+        "silver/findings": findings(own),
+    }
+
+
+def said(event: Event, *names: str) -> Row:
+    """Some fields of an event; one that it does not have is null."""
+    return {name: event.get(name) for name in names}
+
+
+def name_of(event: Event) -> str | None:
+    """The name that an event itself has of its member."""
+    names = ("instance_id", "client_id", "member_id")
+    return next((event[n] for n in names if event.get(n) is not None), None)
+
+
+# -- runs
+
+
+def run(events: Sequence[Event]) -> Row:
+    """The run of these events."""
+    first = min(events, key=lambda e: (e["node"], e["sequence"]))
+    return {
+        "labels": first["labels"],
+        **{name: first["labels"].get(name) for name in ("scenario", "seed")},
+        "first_ns": events[0]["time_ns"],
+        "last_ns": events[-1]["time_ns"],
+        "events": len(events),
+        "nodes": sorted({event["node"] for event in events}),
+        "groups": len({event["group"] for event in events} - {None}),
+    }
 
 
 def place(event: Event) -> tuple[int, int, int]:
@@ -67,7 +133,7 @@ def _said(events: Sequence[Event], member_id: str) -> Row:
         name: next((e[name] for e in about if e.get(name) is not None), None)
         for name in ("instance_id", "client_id", "host")
     }
-    connections = [e["connection"] for e in about if e["connection"] is not None]
+    connections = [e["connection"] for e in about if e.get("connection") is not None]
     said["connection"] = next(iter(connections), None)
     said["last_connection"] = next(iter(reversed(connections)), None)
     offer = next((e for e in about if e["kind"] in OFFERS), {})
@@ -170,7 +236,7 @@ def commits(events: Sequence[Event]) -> list[Row]:
             **{name: event[name] for name in ("member_id", "generation")},
             **{name: event[name] for name in ("client_id", "host", "connection")},
             **{name: event[name] for name in ("time_ns", "node", "sequence")},
-            "name": event["instance_id"] or event["client_id"] or event["member_id"],
+            "name": name_of(event),
             "is_first": at == 0,
             **row,
             "error": event.get("error"),
@@ -185,13 +251,15 @@ def lags(events: Sequence[Event], rebalances: Sequence[Row]) -> list[Row]:
     """Lag of those of these rebalances that completed, in order."""
     committed: dict[tuple[str, int], int] = {}
     latest: dict[tuple[str, int], int] = {}
-    totals: list[tuple[int, int, int]] = []  # (number, time_ns, T)
-    before: dict[int, int | None] = {}
-    number = 0
-    for (time_ns, *_), ends in sorted(_lag_steps(events), key=lambda step: step[0]):
+    totals: list[tuple[Start, int, int]] = []  # (start, time_ns, T)
+    before: dict[Start, int | None] = {}
+    start: Start = None
+    gaps = [row for row in unread(events) if row["cause"] not in NOT_DOWN]
+    steps = sorted(_lag_steps(events, gaps), key=lambda step: step[0])
+    for (time_ns, *which), ends in steps:
         if ends is None:
-            number += 1
-            before[number] = totals[-1][2] if totals else None
+            start = which[0], which[1]
+            before[start] = totals[-1][2] if totals else None
             continue
         for partition, offset, end in ends:
             if offset is not None:
@@ -199,13 +267,13 @@ def lags(events: Sequence[Event], rebalances: Sequence[Row]) -> list[Row]:
             if partition in committed:
                 latest[partition] = max(end - committed[partition], 0)
         if any(partition in committed for partition, _, _ in ends):
-            totals.append((number, time_ns, sum(latest.values())))
+            totals.append((start, time_ns, sum(latest.values())))
     found = [
         _lag(
             rebalance,
-            before[rebalance["number"]],
-            [t for t in totals if t[0] == rebalance["number"]],
-            _appended(events, rebalance["number"]),
+            before.get((rebalance["node"], rebalance["sequence"])),
+            [t for t in totals if t[0] == (rebalance["node"], rebalance["sequence"])],
+            _appended(gaps, rebalance["number"]),
         )
         for rebalance in rebalances
         if rebalance["outcome"] == "completed"
@@ -213,12 +281,14 @@ def lags(events: Sequence[Event], rebalances: Sequence[Row]) -> list[Row]:
     return [row for row in found if row["lag_built"] is not None]
 
 
+Start = tuple[int, int] | None
+"""Node and number of a ``rebalance_started``; None: before the first."""
 Ends = list[tuple[tuple[str, int], int | None, int]]
 """Partition, committed offset, end of its log."""
 
 
 def _lag_steps(
-    events: Sequence[Event],
+    events: Sequence[Event], down: Sequence[Row]
 ) -> Iterator[tuple[tuple[int, int, int], Ends | None]]:
     """Places and what was known there; None: a rebalance started."""
     gaps: dict[int, Ends] = {}
@@ -236,8 +306,8 @@ def _lag_steps(
                     for row in known
                 ],
             )
-    for row in unread(events):
-        if row["cause"] not in NOT_DOWN and row["end_offsets"] is not None:
+    for row in down:
+        if row["end_offsets"] is not None:
             pairs = zip(row["partition_numbers"], row["end_offsets"], strict=True)
             ends = gaps.setdefault(row["until_ns"], [])
             ends += [((row["topic"], partition), None, end) for partition, end in pairs]
@@ -245,17 +315,16 @@ def _lag_steps(
         yield (until_ns, -1, 0), ends
 
 
-def _appended(events: Sequence[Event], number: int) -> int | None:
+def _appended(down: Sequence[Row], number: int) -> int | None:
     """Records appended to the unread partitions of a rebalance; None: unknown."""
-    rows = [row for row in unread(events) if row["number"] == number]
-    records = [row["records"] for row in rows if row["cause"] not in NOT_DOWN]
+    records = [row["records"] for row in down if row["number"] == number]
     return sum(records) if records and None not in records else None
 
 
 def _lag(
     rebalance: Row,
     before: int | None,
-    totals: Sequence[tuple[int, int, int]],
+    totals: Sequence[tuple[Start, int, int]],
     appended: int | None,
 ) -> Row:
     near_ns = rebalance["ended_ns"] + 30 * 10**9
@@ -286,19 +355,55 @@ def _lag(
 
 
 def accounts(events: Iterable[Event]) -> list[Event]:
-    """Accounts of the rebalances, in order of start."""
-    found = (e for e in events if e["kind"] == "rebalance_account")
-    return sorted(
-        found, key=lambda e: (e["started_ns"], e["node"], e["started_sequence"])
-    )
+    """Accounts of the rebalances, in order of start.
+
+    One that was published twice counts once: the whole one, or else the first.
+    """
+    found: dict[tuple[Any, ...], Event] = {}
+    for event in events:
+        if event["kind"] == "rebalance_account":
+            key = event["started_ns"], event["node"], event["started_sequence"]
+            before = found.get(key, event)
+            found[key] = min(before, event, key=_whole_first)
+    return [found[key] for key in sorted(found)]
+
+
+def _whole_first(event: Event) -> tuple[bool, int]:
+    return not event["is_whole"], event["sequence"]
+
+
+RENAMED = {
+    "sequence": "started_sequence",
+    "join_ended": "join_ended_by",
+    "culprit": "member_id",
+    "assignment_bytes": "bytes",
+}
+"""Columns of silver/rebalances whose field in the account has another name."""
+COMPUTED = {"run", "group", "number", "culprit_name", "waited_for", "waited_ns"}
+
+
+def rebalances(events: Iterable[Event]) -> list[Row]:
+    """The rebalances, each as its account has it."""
+    columns = BY_PATH["silver/rebalances"].columns
+    names = [column.name for column in columns if column.name not in COMPUTED]
+    found = []
+    for number, account in enumerate(accounts(events), 1):
+        row = {name: account.get(RENAMED.get(name, name)) for name in names}
+        waits = [(-w["waited_ns"], w["member_id"]) for w in account["waits"] or ()]
+        longest_ns, last = min(waits, default=(None, None))
+        row |= {"number": number, "culprit_name": name_of(account), "waited_for": last}
+        row["waited_ns"] = None if longest_ns is None else -longest_ns
+        found.append(row)
+    return found
 
 
 def pauses(events: Sequence[Event]) -> list[Row]:
     """Pauses of members with partitions, in order."""
+    who = _names(events)
     return [
         {
             "number": number,
-            **_who(events, row["member_id"]),
+            **who(row["member_id"]),
             "from_ns": row["since_ns"],
             "until_ns": row["until_ns"],
             "partitions": row["count"],
@@ -312,12 +417,13 @@ def pauses(events: Sequence[Event]) -> list[Row]:
 
 def unread(events: Sequence[Event]) -> list[Row]:
     """Intervals in which partitions were unread, in order."""
+    who = _names(events)
     return [
         {
             "number": number,
             "position": position,
             "topic": part["topic"],
-            **_who(events, row["member_id"]),
+            **who(row["member_id"]),
             **{name: row[name] for name in ("reader", "cause", "until_ns")},
             "from_ns": row["since_ns"],
             "partition_numbers": part["partitions"],
@@ -342,19 +448,23 @@ def _unread_rows(events: Sequence[Event]) -> Iterable[tuple[int | None, int, Row
     for number, account in enumerate(accounts(events), 1):
         for position, row in enumerate(account["unread"]):
             yield number, position, row
-    quiet = [event for event in events if event["kind"] == "unread_account"]
-    quiet.sort(key=lambda e: (e["node"], e["closed_sequence"], e["cause"]))
-    rows = (row for event in quiet for row in event["unread"])
+    quiet: dict[tuple[Any, ...], Event] = {}
+    for event in sorted(events, key=lambda e: e["sequence"]):
+        if event["kind"] == "unread_account":
+            key = event["node"], event["closed_sequence"], event["cause"]
+            quiet.setdefault(key, event)
+    rows = (row for key in sorted(quiet) for row in quiet[key]["unread"])
     for position, row in enumerate(rows):
         yield None, position, row
 
 
 def returns(events: Sequence[Event]) -> Iterable[Row]:
     """Returns of departed members, in order; only the last one of each member."""
+    who = _names(events)
     return {
         row["previous_id"]: {
             "number": number,
-            **_who(events, row["member_id"]),
+            **who(row["member_id"]),
             **{name: row[name] for name in ("previous_id", "how", "is_restart")},
             "from_ns": row["since_ns"],
             "until_ns": row["until_ns"],
@@ -365,13 +475,17 @@ def returns(events: Sequence[Event]) -> Iterable[Row]:
     }.values()
 
 
-def _who(events: Sequence[Event], member_id: str) -> Row:
-    nobody = {"owner": member_id, "name": member_id}
-    member = memberships(events).get(member_id, nobody)
-    return {
-        "member_id": member_id,
-        **{name: member[name] for name in ("owner", "name")},
-    }
+def _names(events: Sequence[Event]) -> Callable[[str], Row]:
+    """A function: the id, owner and name of a member."""
+    members = memberships(events)
+
+    def who(member_id: str) -> Row:
+        nobody = {"owner": member_id, "name": member_id}
+        member = members.get(member_id, nobody)
+        names = {name: member[name] for name in ("owner", "name")}
+        return {"member_id": member_id, **names}
+
+    return who
 
 
 def moves(events: Sequence[Event]) -> list[Row]:
@@ -417,3 +531,138 @@ def least_moved(before: Sequence[int], after: Sequence[int]) -> int:
         sum(after) - sum(map(min, before, shares))
         for shares in itertools.permutations(after)
     )
+
+
+# -- delivery, refusals, findings
+
+
+def delivery(events: Sequence[Event]) -> list[Row]:
+    """Records sent again or skipped, and commits that went back."""
+    who = _names(events)
+    found = []
+    for event in events:
+        for what, position, row, own in _delivered(event):
+            member = who(own["member_id"])
+            if member["name"] is None:
+                member["name"] = event["client_id"]
+            place_ = said(event, "time_ns", "node", "sequence")
+            part = {**said(row, "topic", "partition"), "position": position}
+            found.append({**place_, **part, **own, **member, "what": what})
+    return found
+
+
+def _delivered(event: Event) -> Iterator[tuple[str, int, Row, Row]]:
+    """What happened, the row's place in its list, the row, and columns made of it."""
+    if event["kind"] == "delivery_account":
+        for position, row in enumerate(event["again"]):
+            own = {**said(row, "first", "end", "records"), "member_id": row["reader"]}
+            own |= {
+                "reason": row["reason_again"],
+                "previous_id": row["previous_reader"],
+            }
+            what = "again_certain" if row["is_certain"] else "again_possible"
+            yield what, position, row, own
+        for position, row in enumerate(event["skips"]):
+            own = {**said(row, "first", "end", "records"), "member_id": row["reader"]}
+            own |= {"reason": row["reason_skipped"], "previous_id": None}
+            yield "skipped", position, row, own
+    if event["kind"] == "offsets_went_back":
+        for position, row in enumerate(event["rewinds"]):
+            own = {"first": row["offset"], "end": row["previous_offset"]}
+            own |= {"member_id": event["member_id"], "reason": event["cause"]}
+            nothing = {"records": None, "previous_id": None}
+            yield "went_back", position, row, own | nothing
+
+
+FULL = {"full", "group_over_max_size"}
+"""Causes of refusals by a full group."""
+
+
+def refusals(events: Sequence[Event]) -> list[Row]:
+    """Refused joins, and members that had no room."""
+    fields = ("time_ns", "node", "sequence", "kind", "member_id", "host", "cause")
+    return [
+        {**said(event, *fields, "error"), "name": name_of(event)}
+        for event in events
+        if event["kind"] == "member_refused"
+        or (event["kind"] == "member_kicked" and event["cause"] in FULL)
+    ]
+
+
+def findings(events: Sequence[Event]) -> list[Row]:
+    """The latest revision of each finding that was not withdrawn."""
+    last: dict[str, Event] = {}
+    for event in events:
+        if event["kind"] == "finding":
+            before = last.get(event["finding"], event)
+            if event["revision"] >= before["revision"]:
+                last[event["finding"]] = event
+    names = [c.name for c in BY_PATH["silver/findings"].columns]
+    return [
+        {**said(event, *(set(names) - {"run", "group"})), "from_ns": event["since_ns"]}
+        for event in last.values()
+        if not event["is_withdrawn"]
+    ]
+
+
+# -- transactions
+
+
+def transactions(events: Sequence[Event]) -> list[Row]:
+    """silver/transactions of the ordered events of a run, in any order."""
+    found = list[Row]()
+    last: dict[str, Row] = {}
+    was_open: dict[str, bool] = defaultdict(bool)
+    decided: dict[int, Row] = {}
+    for event in events:
+        if event["kind"] == "transaction_ended_in_partition":
+            row = decided.get(event["producer_id"])
+            if row is not None:
+                row["markers"] += 1
+                row["held_back"] += event["held_back"]
+        if event["kind"] != "transaction_state":
+            continue
+        id_, is_open = event["transactional_id"], event["state"] in OPEN
+        if is_open and not was_open[id_]:
+            count = sum(row["transactional_id"] == id_ for row in found)
+            last[id_] = _begun(event, count + 1)
+            found.append(last[id_])
+        was_open[id_] = is_open
+        if id_ in last:
+            _change(last[id_], event)
+            if event["state"] in PREPARED:
+                decided[event["producer_id"]] = last[id_]
+    return found
+
+
+def _begun(event: Event, number: int) -> Row:
+    names = ("transactional_id", "producer_id", "producer_epoch", "timeout_ms")
+    nothing = ("decided_ns", "until_ns", "result", "cause", "open_ns", "ending_ns")
+    return {
+        **{name: event[name] for name in names},
+        **dict.fromkeys(nothing),
+        "number": number,
+        "client_id": None,
+        "from_ns": event["started_ns"],
+        "partitions": 0,
+        "groups": [],
+        "markers": 0,
+        "held_back": 0,
+    }
+
+
+def _change(row: Row, event: Event) -> None:
+    state, at_ns = event["state"], event["time_ns"]
+    row["groups"] = sorted({*row["groups"], *event["group_ids"]})
+    if state in OPEN:
+        count = sum(len(part["partitions"]) for part in event["partitions"])
+        row["partitions"] = max(row["partitions"], count)
+        row["client_id"] = row["client_id"] or event["client_id"]
+    if state in PREPARED and row["decided_ns"] is None:
+        row["decided_ns"], row["cause"] = at_ns, event["cause"]
+        row["result"] = PREPARED[state]
+        row["open_ns"] = at_ns - row["from_ns"]
+    is_end = state.startswith("Complete") and event["cause"] == "markers_written"
+    if is_end and row["until_ns"] is None:
+        row["until_ns"] = at_ns
+        row["ending_ns"] = at_ns - row["decided_ns"]

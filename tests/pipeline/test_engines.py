@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import json
 import re
@@ -17,18 +19,19 @@ from tests.pipeline.cluster import spark_process
 from tests.pipeline.events import counted, rows, with_findings
 from tests.pipeline.kills import kill, until
 from tests.pipeline.played_scenes import SCRIPTS, played
-from tests.pipeline.silver_rows import check_plan
+from tests.pipeline.spark_settings import restored
 from tests.pipeline.test_bronze import BAD, reasons, write
 from tests.pipeline.test_stream import event
 
-from kohort.pipeline import bronze, gold, session
+from kohort.pipeline import bronze, gold, session, silver
 from kohort.pipeline import build as builds
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.table_functions import Frames, Options
-from kohort.pipeline.tables import TABLES
+from kohort.pipeline.silver.lags import running_lag
+from kohort.pipeline.table_functions import EVENTS, Frames, Options
+from kohort.pipeline.tables import BY_PATH, TABLES
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -95,15 +98,61 @@ def test_spark_makes_the_same_tables(
     made = builds.current(lake)
     assert made is not None
     frames = Frames(java)
+    frames[EVENTS] = bronze.events(lake)
     for table in TABLES:
         frames[table.path] = builds.read(lake, made, table)
-    check_plan(FINDINGS, gold.TABLE_FUNCTIONS[FINDINGS](frames, Options()))
+    functions = {**silver.TABLE_FUNCTIONS, **gold.TABLE_FUNCTIONS}
+    for path, function in functions.items():
+        check_plan(path, function(frames, Options()))
     other = Lake(java, theirs.path)
     of_sail = builds.current(other)
     assert of_sail is not None
     for table in TABLES:
         found = counted(rows(builds.read(other, of_sail, table)))
         assert found == tables[table.path], table.path
+
+
+def check_plan(path: str, made: DataFrame) -> None:
+    """Asserts that a plan has no Python, no cross join and no window up to the end."""
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        made.explain(extended=True)
+    plan = shown.getvalue()
+    assert "== Physical Plan ==" in plan
+    for word in ("Python", "Pandas", "Arrow", "CartesianProduct", "NestedLoop"):
+        assert word not in plan, (path, word)
+    for frame in plan.split("specifiedwindowframe(")[1:]:
+        words = frame.split(")")[0]
+        ends = words.split(",")[-1]
+        assert "unboundedfollowing" not in ends or "unboundedpreceding" in words
+
+
+def test_no_task_has_most_rows_of_a_hot_group(java: SparkSession) -> None:
+    """The commits of one group are divided between the tasks that sum up its lag."""
+    from pyspark.sql import functions as sql
+
+    frames = Frames(java)
+    for path in ("silver/unread", "silver/rebalances"):
+        frames[path] = java.createDataFrame([], BY_PATH[path].ddl)
+    names = "run string, `group` string, kind string, time_ns long, node int"
+    frames[EVENTS] = java.createDataFrame([], f"{names}, sequence long")
+    frames["silver/commits"] = java.range(6_000).selectExpr(
+        *("'r' as run", "'hot' as `group`", "'t' as topic", "0 as node"),
+        *("cast(id % 8 as int) as partition", "id as sequence", "1 as offset"),
+        # Ten per second, for ten minutes.
+        *("id * 100000000 as time_ns", "id as end_offset"),
+        "cast(null as string) as error",
+    )
+    settings = {
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+        "spark.sql.shuffle.partitions": "8",
+    }
+    with restored(java, settings):
+        changes = silver.TABLE_FUNCTIONS["silver/lag_changes"](frames, Options())
+        running = running_lag(changes)
+        by_task = running.groupBy(sql.spark_partition_id()).count().collect()
+    counts = [row["count"] for row in by_task]
+    assert sum(counts) == 6_000
+    assert max(counts) < sum(counts) / 2
 
 
 @contextmanager
