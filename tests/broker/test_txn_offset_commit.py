@@ -47,7 +47,7 @@ class Transactions:
         self.result: AddPartitionsResult | None = AddPartitionsResult(0)
         self.asked: list[AddPartitions] = []
 
-    def ask(self, event: AddPartitions) -> None:
+    def submit(self, _node_id: int | None, event: AddPartitions) -> None:
         """Answers at once."""
         self.asked.append(event)
         if self.result is not None:

@@ -17,7 +17,7 @@ from tests.patience import PATIENCE_S
 
 from kohort.broker.server import Broker
 
-WORKER = Path(__file__).parent / "workers" / "kafka_python_admin.py"
+WORKER = Path(__file__).with_name("kafka_python_admin.py")
 
 
 @pytest.fixture
