@@ -9,7 +9,8 @@ is the room of a protocol, a folder. `classic` is the only one; it follows a reb
 through its files.
 
 1. A room declares its events, timers, steps that wait for the log, and records
-   (`Room`). `Coordinator` adds them to its own tables; no other module imports a room.
+   (`Room`). `Coordinator` adds them to its own tables; no other module of this folder
+   imports a room.
 2. `Coordinator.handle` finds the function of an event in `_handlers`. An `Expired`
    goes on to that of its timer, if the group still exists. An `Appended` finishes the
    step that waited for it, an `AppendFailed` undoes it.

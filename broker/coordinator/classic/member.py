@@ -125,7 +125,7 @@ class Member:
         self.rebalance_timeout_ms = rebalance_timeout_ms
 
     def stay_alive(self, now: float) -> bool:
-        """Restarts its session, unless it is muted; see `Turn.keep_alive`.
+        """Restarts its session, unless it is muted; see `sessions.keep_alive`.
 
         Returns:
             False if nothing was done: the session's timer has to be armed.
