@@ -34,7 +34,7 @@ class GroupMember(Protocol):
 
     @property
     def group_instance_id(self) -> str | None:
-        """Of a static member (KIP-345)."""
+        """The instance id of a static member (KIP-345); None for a dynamic one."""
 
     @property
     def client(self) -> Client:

@@ -113,7 +113,7 @@ class Intercepted:
 
     @property
     def strikes(self) -> list[Strike]:
-        """What was decided, for events."""
+        """The decisions, as events have them."""
         found = [strike_of(rule)._replace(fault_id=self._id) for rule in self.rules]
         if self._decision in {"answer", "change"}:
             found.append(Strike(self._decision, self._id, self._name))

@@ -60,7 +60,7 @@ class Kind(Protocol):
 
     @property
     def noun(self) -> str:
-        """What its ids name, in a sentence."""
+        """The noun for its ids in a sentence."""
 
     def begin(self) -> Any:
         """Returns a `Loading` before any record is read."""

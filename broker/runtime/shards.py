@@ -39,7 +39,7 @@ class Shards(ABC, Generic[S]):
     """
 
     noun: ClassVar[str]
-    """What the ids name, in a sentence: a group."""
+    """The noun for the ids in a sentence, such as "group"."""
 
     def __init__(
         self,

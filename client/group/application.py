@@ -1,4 +1,4 @@
-"""What the application does with a member of any protocol: polls, listener, the end."""
+"""The application's side of a member: polls, the listener, the end."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class Cell:
     # -- observing
 
     def _wake(self) -> Callable[[], object]:
-        """What a worker's reading thread calls after each line."""
+        """Returns a function that a worker's reading thread calls after each line."""
         wake = asyncio.get_running_loop().call_soon_threadsafe
         return partial(wake, self._changed.set)
 

@@ -98,7 +98,7 @@ def log_end(_topic: str, partition: int, time_ns: int) -> int | None:
 
 
 def _labels(number: int) -> dict[str, str]:
-    """Of four runs each, two differ in the delay alone; some have no pair at all."""
+    """In each four runs, two differ in the delay alone; some runs have no pair."""
     delays = {0: "0", 1: "3000", 2: "soon", 3: "0", 4: "500"}
     labels = {DELAY: delays[number % 5], "scenario": f"s{number // 10}", "seed": "1"}
     if number % 7 == 3:

@@ -552,7 +552,7 @@ def delivery(events: Sequence[Event]) -> list[Row]:
 
 
 def _delivered(event: Event) -> Iterator[tuple[str, int, Row, Row]]:
-    """What happened, the row's place in its list, the row, and columns made of it."""
+    """The kind, the row's place in its list, the row, and columns made of it."""
     if event["kind"] == "delivery_account":
         for position, row in enumerate(event["again"]):
             own = {**said(row, "first", "end", "records"), "member_id": row["reader"]}

@@ -264,7 +264,7 @@ def test_a_record_that_is_too_large_is_undone(scene: Scene) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_read_again(scene: Scene) -> None:
-    """What it does not have is refused; the state is that of the log."""
+    """Changes that are not in the log are refused; the state is that of the log."""
     first, second = scene.add(2, window=True), scene.add(3, "b")
     scene.partition.room = 1
     scene.clock.skip(0)

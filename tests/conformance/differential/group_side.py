@@ -243,7 +243,7 @@ class GroupSide(Side):
         actor.leads = code == 0 and body["leader"] == body["member_id"]
 
     def told(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
-        """The response without other runs' groups, and ids that nobody has."""
+        """The response without other runs' groups, and the ids of no member."""
         if request.api == "ListGroups":
             own = [g for g in body["groups"] if g["group_id"] == self.group]
             body["groups"] = own

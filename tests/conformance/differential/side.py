@@ -13,7 +13,7 @@ from tests.conformance.symbols import render
 from tests.patience import PATIENCE_S
 
 PARTITIONS = 2
-"""Of the topic of a sequence."""
+"""Partitions of the topic of a sequence."""
 
 
 class Side:
