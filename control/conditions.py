@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from kohort.broker.server import Broker
     from kohort.control.why import History
 
-PATIENCE_S: Final = 10.0
-"""Default timeout: rebalances of real clients take milliseconds, and some clients wait
-seconds between two attempts to join."""
 MOST_TOLD: Final = 5
 """Number of rebalances (the latest), and of findings, in an error."""
 

@@ -23,7 +23,6 @@ from kohort.broker.cluster.cluster import ClusterError
 from kohort.broker.coordinator.state import GroupState
 from kohort.broker.topics.topic import NO_NODE
 from kohort.control import conditions, group_moves, group_views
-from kohort.control.conditions import PATIENCE_S
 from kohort.control.group_members import (
     GroupShown,
     MemberName,
@@ -38,6 +37,7 @@ from kohort.control.group_moves import Move
 from kohort.control.group_verbs import GroupVerbs, Named
 from kohort.control.held_back import waiting
 from kohort.control.power import PowerError, UnknownGroupError, next_node
+from kohort.control.verbs import PATIENCE_S
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator.classic.group import ClassicGroup
@@ -220,34 +220,7 @@ class Group(GroupVerbs):
         now_ns = ns(self.broker.cluster.clock.now())
         return history(events, self.group_id, now_ns, waiting(self.broker))
 
-    # -- conditions
-
-    def until(
-        self,
-        *,
-        state: str | None = None,
-        members: int | None = None,
-        generation: int | None = None,
-        timeout: float | None = PATIENCE_S,
-    ) -> Coroutine[Any, Any, None]:
-        """Waits until the group has a state, a number of members, and a generation.
-
-        Like all conditions, it is checked at once and then with each event of the
-        group. The group need not exist yet.
-
-        Args:
-            state: Kafka's name, for example "Stable"; None for any.
-            members: the number of members; None for any.
-            generation: the lowest generation; None for any.
-            timeout: seconds of real time; None: no timeout.
-
-        Raises:
-            ConditionTimeout: has the group's state and its recent history.
-            BrokerStoppedError: the broker has stopped, or stops meanwhile.
-            ValueError: the state is unknown.
-        """
-        condition = conditions.HasState(self, state, members, generation)
-        return conditions.wait(condition, timeout)
+    # -- conditions: see also `GroupVerbs.until`
 
     def until_assigned(
         self,
@@ -264,8 +237,9 @@ class Group(GroupVerbs):
                 at least one each.
             timeout: as for `until`, and so are the errors.
         """
-        condition = conditions.IsAssigned(self, member, partitions)
-        return conditions.wait(condition, timeout)
+        return self.until(
+            assigned=True, member=member, partitions=partitions, timeout=timeout
+        )
 
     def until_rebalances(
         self, count: int, *, timeout: float | None = PATIENCE_S
@@ -276,7 +250,7 @@ class Group(GroupVerbs):
             count: their number since the broker started.
             timeout: as for `until`, and so are the errors.
         """
-        return conditions.wait(conditions.HasRebalanced(self, count), timeout)
+        return self.until(rebalances=count, timeout=timeout)
 
     def until_committed(
         self,
@@ -294,8 +268,9 @@ class Group(GroupVerbs):
             offset: the offset of the next record to consume.
             timeout: as for `until`, and so are the errors.
         """
-        condition = conditions.HasCommitted(self, topic, partition, offset)
-        return conditions.wait(condition, timeout)
+        return self.until(
+            topic=topic, partition=partition, offset=offset, timeout=timeout
+        )
 
     def until_lag(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -14,19 +14,44 @@ from typing import (
 
 from kohort.control.power import PowerError
 from kohort.control.states import state_named
-from kohort.control.verbs import CoordinatedVerbs, Later, Name, NodeId, Reason, verb
+from kohort.control.verbs import (
+    PATIENCE_S,
+    CoordinatedVerbs,
+    Count,
+    Later,
+    Name,
+    NodeId,
+    Patience,
+    Reason,
+    condition,
+    verb,
+)
 
 if TYPE_CHECKING:
     from kohort.broker.coordinator import events
     from kohort.broker.coordinator import state as states
+    from kohort.broker.server import Broker
+    from kohort.control import conditions
     from kohort.control.group_members import MemberName, MemberRow
+    from kohort.control.why import History
 else:
     events = Later("kohort.broker.coordinator.events")
     states = Later("kohort.broker.coordinator.state")
+    conditions = Later("kohort.control.conditions")
     MemberName = Name  # HTTP and the command line know names only
 
 
 HeldState = Annotated[str, ("PreparingRebalance", "CompletingRebalance")]
+State = Annotated[
+    str,
+    (
+        "Empty",
+        "PreparingRebalance",
+        "CompletingRebalance",
+        "Stable",
+        "Dead",
+    ),
+]
 MaxSize = Annotated[int, range(1, 2**31)]
 
 
@@ -69,6 +94,18 @@ class GroupVerbs(CoordinatedVerbs):
 
     def _member(self, member: MemberName | None, named: Named) -> MemberRow:
         """The one member with a name."""
+        raise NotImplementedError
+
+    broker: Broker
+    group_id: str
+
+    @property
+    def rebalances(self) -> int:
+        """The number of rebalances started since the broker started."""
+        raise NotImplementedError
+
+    def history(self) -> History:
+        """Its rebalances in words."""
         raise NotImplementedError
 
     def _existing(self) -> object:
@@ -238,3 +275,68 @@ class GroupVerbs(CoordinatedVerbs):
             PowerError: the limit is less than 1.
         """
         self._perform(events.LimitGroup, max_size)
+
+    # -- conditions
+
+    @condition
+    def until(
+        self,
+        *,
+        state: State | None = None,
+        members: Count | None = None,
+        generation: Count | None = None,
+        rebalances: Count | None = None,
+        assigned: bool = False,
+        member: MemberName | None = None,
+        partitions: Count | None = None,
+        topic: Name | None = None,
+        partition: Count | None = None,
+        offset: Count | None = None,
+        lag: Count | None = None,
+        timeout: Patience | None = PATIENCE_S,
+    ) -> Coroutine[Any, Any, None]:
+        """Waits until conditions are met; without any, until the group exists.
+
+        They have to be met at the same time. They are checked at once, and then with
+        each event of the group, which need not exist yet. If they are not met in time,
+        the error has the recent history of the group.
+
+        Args:
+            state: the group is in this state.
+            members: it has this many members.
+            generation: it is in this generation or a later one.
+            rebalances: it has had this many rebalances since the broker started, and
+                the last one is over.
+            assigned: it is Stable, and each member, or `member`, has partitions.
+            member: with `assigned`: the member id, group.instance.id or client.id of a
+                member.
+            partitions: with `assigned`: the number of partitions, of `member` or of all
+                members together.
+            topic: with `partition` and `offset`.
+            partition: with `topic` and `offset`.
+            offset: this offset, or a later one, is committed for `partition` of
+                `topic`.
+            lag: at most this many records are behind the committed offsets.
+            timeout: seconds of real time to wait.
+
+        Raises:
+            ConditionTimeout: has the group's state and its recent history.
+            BrokerStoppedError: the broker has stopped, or stops meanwhile.
+            ValueError: the state is unknown, or fields that go together are not.
+        """
+        found: list[conditions.Condition] = []
+        if rebalances is not None:
+            found.append(conditions.HasRebalanced(self, rebalances))
+        if assigned:
+            found.append(conditions.IsAssigned(self, member, partitions))
+        elif member is not None or partitions is not None:
+            raise ValueError("member and partitions go with assigned=true")
+        if topic is not None and partition is not None and offset is not None:
+            found.append(conditions.HasCommitted(self, topic, partition, offset))
+        elif {topic, partition, offset} != {None}:
+            raise ValueError("topic, partition and offset go together")
+        if lag is not None:
+            found.append(conditions.HasLag(self, lag))
+        if not found or {state, members, generation} != {None}:
+            found.insert(0, conditions.HasState(self, state, members, generation))
+        return conditions.wait(conditions.AllOf(self, found), timeout)

@@ -12,7 +12,6 @@ Use it on the broker's event loop.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ from kohort.broker.log.store import StorageError
 from kohort.broker.topics.topic import NO_NODE
 from kohort.broker.transactions.state import ONGOING, PREPARED, TransactionState
 from kohort.control import conditions
-from kohort.control.conditions import PATIENCE_S
 from kohort.control.power import PowerError, next_node
 from kohort.control.states import state_named
 from kohort.control.transaction_verbs import TransactionVerbs
@@ -191,32 +189,11 @@ class Transaction(TransactionVerbs):
         except StorageError as error:
             raise PowerError(str(error)) from error
 
-    # -- conditions
 
-    def until(
-        self, *, state: str | None = None, timeout: float | None = PATIENCE_S
-    ) -> Coroutine[Any, Any, None]:
-        """Waits until the transactional id has a state.
+class HasState:
+    """A state of a transactional id: the condition of `TransactionVerbs.until`."""
 
-        The state is checked at once, and then with each change. The id need not exist
-        yet.
-
-        Args:
-            state: Kafka's name, for example "Ongoing"; None: until the id exists.
-            timeout: seconds of real time; None: no timeout.
-
-        Raises:
-            ConditionTimeout: has the current state.
-            BrokerStoppedError: the broker has stopped, or stops meanwhile.
-            ValueError: the state is unknown.
-        """
-        return conditions.wait(_HasState(self, state), timeout)
-
-
-class _HasState:
-    """A state of a transactional id: the condition of `Transaction.until`."""
-
-    def __init__(self, transaction: Transaction, state: str | None) -> None:
+    def __init__(self, transaction: TransactionVerbs, state: str | None) -> None:
         self._transaction = transaction
         self._state = (
             None

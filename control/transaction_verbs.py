@@ -5,21 +5,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from kohort.control.power import PowerError
 from kohort.control.states import state_named
-from kohort.control.verbs import CoordinatedVerbs, Later, Name, NodeId, verb
+from kohort.control.verbs import (
+    PATIENCE_S,
+    CoordinatedVerbs,
+    Later,
+    Name,
+    NodeId,
+    Patience,
+    condition,
+    verb,
+)
 
 if TYPE_CHECKING:
+    from kohort.broker.server import Broker
     from kohort.broker.transactions import events
     from kohort.broker.transactions import state as states
+    from kohort.control import conditions
+    from kohort.control import transaction as performed
 else:
     events = Later("kohort.broker.transactions.events")
     states = Later("kohort.broker.transactions.state")
+    conditions = Later("kohort.control.conditions")
+    performed = Later("kohort.control.transaction")
 
 
 HeldState = Annotated[str, ("PrepareCommit", "PrepareAbort")]
+STATES: Final = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+)
+State = Annotated[str, (*STATES, "Dead")]
 
 
 class TransactionVerbs(CoordinatedVerbs):
@@ -29,6 +53,19 @@ class TransactionVerbs(CoordinatedVerbs):
     path = "transactions/{transactional_id}"
     names: ClassVar = {"transactional_id": Name}
     key = "transactional_id"
+
+    broker: Broker
+    transactional_id: str
+
+    @property
+    def state(self) -> str:
+        """The name of its state."""
+        raise NotImplementedError
+
+    @property
+    def held(self) -> str | None:
+        """The state in which a hold keeps it."""
+        raise NotImplementedError
 
     @verb("transaction {transactional_id} has its producer fenced; {now}")
     def fence(self) -> None:
@@ -95,3 +132,25 @@ class TransactionVerbs(CoordinatedVerbs):
             PowerError: the node is unknown or stopped, or no other node is running.
         """
         return self._move(node)
+
+    # -- conditions
+
+    @condition
+    def until(
+        self, *, state: State | None = None, timeout: Patience | None = PATIENCE_S
+    ) -> Coroutine[Any, Any, None]:
+        """Waits until a transactional id is in a state; by default, until it exists.
+
+        The state is checked at once, and then with each change. The id need not exist
+        yet.
+
+        Args:
+            state: the id is in this state.
+            timeout: seconds of real time to wait.
+
+        Raises:
+            ConditionTimeout: has the current state.
+            BrokerStoppedError: the broker has stopped, or stops meanwhile.
+            ValueError: the state is unknown.
+        """
+        return conditions.wait(performed.HasState(self, state), timeout)

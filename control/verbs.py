@@ -19,6 +19,9 @@ Made from it are:
   declaration without the broker. So this module and the ones with verbs load quickly;
 - the handle of the pytest plugin (`kohort.testing.group`), which calls the method in
   the broker's thread.
+
+A condition is declared likewise, with `@condition`: its method waits, its HTTP request
+is a GET whose query has the fields, and its command has an option for each.
 """
 
 from __future__ import annotations
@@ -55,8 +58,16 @@ URL takes."""
 Name = Annotated[str, MOST_CHARACTERS]
 Reason = Annotated[str, 255]
 NodeId = Annotated[int, range(2**31)]
+ENDLESS: Final = 2**63 - 1
+Count = Annotated[int, range(ENDLESS + 1)]
+Patience = Annotated[float, range(3_601)]
 """A text has a greatest length, or its values as a tuple; a number has a range; True
 and False have no bound."""
+
+
+PATIENCE_S: Final = 10.0
+"""Default timeout of conditions: rebalances of real clients take milliseconds, and some
+clients wait seconds between two attempts to join."""
 
 
 class Later:
@@ -154,8 +165,14 @@ def verb(done: str | Callable[[Mapping[str, Any]], str]) -> Callable[[F], F]:
     return declare
 
 
+def condition(method: F) -> F:
+    """Declares a method as a condition: it returns a coroutine that waits."""
+    vars(method)["condition"] = Verb(method, "")
+    return method
+
+
 class Verbs:
-    """The verbs on one kind of things.
+    """The verbs on one kind of things, and the conditions.
 
     Attributes:
         what: a word for the thing.
@@ -171,6 +188,16 @@ class Verbs:
     def all(cls) -> list[Verb]:
         """The verbs, in order."""
         return [each.verb for each in vars(cls).values() if hasattr(each, "verb")]
+
+    @classmethod
+    def conditions(cls) -> list[Verb]:
+        """The conditions, in order."""
+        found = vars(cls).values()
+        return [each.condition for each in found if hasattr(each, "condition")]
+
+    def show(self) -> Any:
+        """The thing as a row; conditions answer it."""
+        raise NotImplementedError
 
     @property
     def exists(self) -> bool:

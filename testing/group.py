@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
-from kohort.control.conditions import PATIENCE_S
 from kohort.control.group import Group as BrokerGroup
 from kohort.control.group import MemberName, MemberRow
+from kohort.control.verbs import PATIENCE_S
 from kohort.testing.proxy import Proxy, call, wait
 from kohort.testing.waiting import Handle, Waits
 

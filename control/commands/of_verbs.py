@@ -9,7 +9,7 @@ import click
 
 from kohort.control.commands.over_http import command_of
 from kohort.control.terminal import examples, fail, json_option, printable
-from kohort.control.verbs import Field, Verb, Verbs, fields, opening
+from kohort.control.verbs import ENDLESS, Field, Verb, Verbs, fields, opening
 
 if TYPE_CHECKING:
     from kohort.control.remote import Remote
@@ -23,6 +23,58 @@ EXAMPLES: Final = {
     "seconds": "7d",
 }
 """Values of arguments in the examples of the help."""
+
+
+def add_conditions(
+    group: click.Group,
+    verbs: type[Verbs],
+    show: Callable[[dict[str, Any]], None],
+    /,
+    **things: str,
+) -> None:
+    """Adds a command for each condition to a group of commands.
+
+    Args:
+        group: the group of commands.
+        verbs: the class that declares them.
+        show: prints the thing.
+        things: as for `add_verbs`.
+    """
+    for condition in verbs.conditions():
+        declared = [*fields(condition.do)]
+        run = _wait(verbs, condition, show)
+        run.__name__ = condition.name
+        run.__doc__ = opening(condition.do).replace("`", "")
+        words = "kohort", str(group.name), condition.name, *things.values()
+        examples(" ".join([*words, "--state", declared[0].choices[-2]]))(run)
+        json_option(run)
+        for each in reversed(declared):
+            _as_option(each, is_flag=each.kind is bool)(run)
+        _in_path(verbs, things, run)
+        command_of(group)(run)
+
+
+def _wait(
+    verbs: type[Verbs], condition: Verb, show: Callable[[dict[str, Any]], None]
+) -> Callable[..., None]:
+    def run(remote: Remote, *, as_json: bool, timeout: float, **given: Any) -> None:
+        names = {each: given.pop(f"in_{each}") for each in verbs.names}
+        path = [part.format(**names) for part in verbs.path.split("/")]
+        # As in a query, where true is a word.
+        query = {
+            each: str(value).lower() if value is True else str(value)
+            for each, value in given.items()
+            if value not in {None, False}
+        }
+        found = remote.wait("v1", *path, condition.name, timeout_s=timeout, **query)
+        if as_json:
+            from kohort.control.tables import show_json
+
+            show_json(found)
+        else:
+            show(found)
+
+    return run
 
 
 def add_verbs(
@@ -63,19 +115,42 @@ def _add(
     for each in reversed(declared):
         if each in arguments:
             word = "TIME" if each.kind is float else None
-            made = click.argument(
+            click.argument(
                 each.name, type=_type(each), required=each.is_required, metavar=word
-            )
+            )(run)
         else:
-            text = each.text.replace("`", "")
-            made = click.option(
-                _option(each), type=_type(each), help=text, default=None
-            )
-        made(run)
+            _as_option(each)(run)
+    _in_path(verbs, things, run)
+    command_of(group)(run)
+
+
+def _in_path(
+    verbs: type[Verbs], things: dict[str, str], run: Callable[..., None]
+) -> None:
+    """Adds the names in the path as arguments."""
     places = [*zip(verbs.names.items(), things, strict=True)]
     for (key, hint), word in reversed(places):
         click.argument(f"in_{key}", metavar=word, type=_named(hint))(run)
-    command_of(group)(run)
+
+
+def _as_option(
+    field: Field, *, is_flag: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    text = field.text.replace("`", "")
+    if is_flag:
+        return click.option(f"--{field.name}", is_flag=True, help=text)
+    word = "SECONDS" if field.kind is float else None
+    if field.choices:
+        word = f"[{'|'.join(field.choices)}]"
+    default = str(field.default) if field.kind is float else None
+    return click.option(
+        _option(field),
+        type=_type(field),
+        metavar=word,
+        help=text,
+        default=default,
+        show_default=True,
+    )
 
 
 def _text(field: Field) -> str:
@@ -131,13 +206,14 @@ def _option(field: Field) -> str:
 def _type(field: Field) -> Any:
     match field.bound:
         case tuple() as choices:
-            return click.Choice(choices)
+            return click.Choice(choices, case_sensitive=False)
         case range() if field.kind is float:
             return _seconds
         case range() as values if field.is_required and field.is_nullable:
             return _OrNone(values[0], values[-1])
         case range() as values:
-            return click.IntRange(values[0], values[-1])
+            most = None if values[-1] == ENDLESS else values[-1]
+            return click.IntRange(values[0], most)
     return field.kind
 
 

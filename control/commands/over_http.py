@@ -9,9 +9,13 @@ from typing import Any
 import click
 
 from kohort.control.terminal import http_option, token_option
+from kohort.control.verbs import PATIENCE_S
 
 timeout_option = click.option(
-    "--timeout", type=click.FloatRange(min=0), default=10.0, help="Seconds to wait."
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=PATIENCE_S,
+    help="Seconds to wait.",
 )
 
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from kohort.control.commands.of_verbs import add_verbs
-from kohort.control.commands.over_http import command_of, timeout_option
-from kohort.control.commands.transactions import STATES
+from kohort.control.commands.of_verbs import add_conditions, add_verbs
 from kohort.control.terminal import examples, printable
 from kohort.control.transaction_verbs import TransactionVerbs
-
-if TYPE_CHECKING:
-    from kohort.control.remote import Remote
-
-_id = click.argument("name", metavar="ID")
 
 
 @click.group()
@@ -28,25 +21,10 @@ def transaction() -> None:
     """
 
 
+def _show(found: dict[str, Any]) -> None:
+    name = printable(found["transactional_id"])
+    click.echo(f"transaction {name} is {found['state']}")
+
+
 add_verbs(transaction, TransactionVerbs, ID="orders-1")
-
-
-@command_of(transaction)
-@_id
-@click.option(
-    "--state",
-    type=click.Choice([*STATES, "Dead"], case_sensitive=False),
-    metavar="STATE",
-    help="The id is in this state, for example Ongoing.",
-)
-@timeout_option
-@examples("kohort transaction until orders-1 --state CompleteCommit")
-def until(remote: Remote, *, name: str, state: str | None, timeout: float) -> None:
-    """Waits until a transactional id is in a state.
-
-    Without STATE it waits until the id exists. If it is not in the state in time, the
-    exit code is 1.
-    """
-    query = {} if state is None else {"state": state}
-    found = remote.wait("v1", "transactions", name, "until", timeout_s=timeout, **query)
-    click.echo(f"transaction {printable(name)} is {found['state']}")
+add_conditions(transaction, TransactionVerbs, _show, ID="orders-1")

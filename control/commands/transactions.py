@@ -8,18 +8,10 @@ import click
 
 from kohort.control.commands.over_http import command_of
 from kohort.control.terminal import examples, json_option, printable
+from kohort.control.transaction_verbs import STATES
 
 if TYPE_CHECKING:
     from kohort.control.remote import Remote
-
-STATES = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-)
 
 
 @click.group()

@@ -12,17 +12,7 @@ from msgspec import UNSET
 from kohort.broker.coordinator.state import GroupState
 from kohort.broker.long_work import Pace
 from kohort.broker.server import Broker
-from kohort.control.conditions import (
-    AllOf,
-    Condition,
-    HasCommitted,
-    HasLag,
-    HasRebalanced,
-    HasState,
-    IsAssigned,
-    IsSettled,
-    wait,
-)
+from kohort.control.conditions import IsSettled, wait
 from kohort.control.group import (
     Group,
     no_group,
@@ -39,11 +29,10 @@ from kohort.control.http.group_types import (
     GroupRow,
     GroupsQuery,
     OffsetRow,
-    UntilQuery,
 )
 from kohort.control.http.long_polls import LongPolls
 from kohort.control.http.operations import Operation, in_turns
-from kohort.control.http.verb_routes import verb_operations
+from kohort.control.http.verb_routes import condition_operations, verb_operations
 
 _OFFSET_COST: Final = 1
 """Cost of one partition's offsets, as `Pace` counts."""
@@ -56,6 +45,10 @@ def operations(broker: Broker, polls: LongPolls) -> list[Operation]:
         broker: the broker.
         polls: the requests that wait.
     """
+
+    def handle(path: GroupPath) -> Group:
+        return Group(broker, path.group)
+
     do = _Handlers(broker, polls)
     group = "/v1/groups/{group}"
     return [
@@ -63,13 +56,8 @@ def operations(broker: Broker, polls: LongPolls) -> list[Operation]:
         Operation("GET", group, do.show_group, (404, 503)),
         Operation("GET", f"{group}/offsets", do.show_offsets, (404, 503)),
         Operation("GET", f"{group}/delivery", do.show_delivery, (404, 409, 503, 504)),
-        Operation("GET", f"{group}/until", do.await_group, (503, 504)),
-        *verb_operations(
-            GroupVerbs,
-            GroupPath,
-            lambda path: Group(broker, path.group),
-            answer=GroupShown,
-        ),
+        *condition_operations(GroupVerbs, GroupPath, handle, polls, answer=GroupShown),
+        *verb_operations(GroupVerbs, GroupPath, handle, answer=GroupShown),
     ]
 
 
@@ -146,18 +134,6 @@ class _Handlers:
                 yield
         return rows
 
-    async def await_group(self, path: GroupPath, query: UntilQuery) -> GroupShown:
-        """Waits until conditions are met; without any, until the group exists.
-
-        The conditions are checked at once, and then with each event of the group, which
-        need not exist yet. If they are not met in time, the answer is 504 with the
-        recent history of the group.
-        """
-        group = Group(self._broker, path.group)
-        condition = AllOf(group, _conditions(group, query))
-        await self._polls.wait(wait(condition, query.timeout))
-        return group.show()
-
     async def show_delivery(
         self, path: GroupPath, query: DeliveryQuery
     ) -> DeliveryShown:
@@ -182,29 +158,3 @@ class _Handlers:
             await self._polls.wait(wait(IsSettled(group), query.timeout))
             found = group.peek_delivery()
         return cast(DeliveryShown, found.as_json())
-
-
-def _conditions(group: Group, query: UntilQuery) -> list[Condition]:
-    """The conditions of a query."""
-    found: list[Condition] = []
-    if query.rebalances is not UNSET:
-        found.append(HasRebalanced(group, query.rebalances))
-    member, partitions = query.member or None, query.partitions
-    if query.assigned:
-        count = None if partitions is UNSET else partitions
-        found.append(IsAssigned(group, member, count))
-    elif member is not None or partitions is not UNSET:
-        raise web.HTTPBadRequest(text="member and partitions go with assigned=true")
-    topic, partition, offset = query.topic, query.partition, query.offset
-    if topic is not UNSET and partition is not UNSET and offset is not UNSET:
-        found.append(HasCommitted(group, topic, partition, offset))
-    elif {topic, partition, offset} != {UNSET}:
-        raise web.HTTPBadRequest(text="topic, partition and offset go together")
-    if query.lag is not UNSET:
-        found.append(HasLag(group, query.lag))
-    state = None if query.state is UNSET else query.state.value
-    members = None if query.members is UNSET else query.members
-    generation = None if query.generation is UNSET else query.generation
-    if not found or (state, members, generation) != (None, None, None):
-        found.insert(0, HasState(group, state, members, generation))
-    return found

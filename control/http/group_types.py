@@ -8,8 +8,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from kohort.broker.coordinator.state import GroupState
 from kohort.broker.events.delivery.values import Again, Open, Skipped, WentBack
-from kohort.control.conditions import PATIENCE_S
 from kohort.control.http.operations import Fields, Text
+from kohort.control.verbs import PATIENCE_S
 
 MOST_WAIT_S: Final = 3_600.0
 """The longest wait for a condition: connections that are silent for longer break."""
@@ -39,41 +39,6 @@ class GroupsQuery(Fields):
 
     state: GroupState | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=MOST_GROUPS)] = MOST_GROUPS
-
-
-class UntilQuery(Fields):
-    """The conditions that are awaited, all at the same time.
-
-    Attributes:
-        state: the group is in this state.
-        members: it has this many members.
-        generation: it is in this generation or a later one.
-        rebalances: it has had this many rebalances since the broker started, and the
-            last one is over.
-        assigned: it is Stable, and each member, or `member`, has partitions.
-        member: with `assigned`: the member id, group.instance.id or client.id of a
-            member.
-        partitions: with `assigned`: the number of partitions, of `member` or of all
-            members together.
-        topic: with `partition` and `offset`.
-        partition: with `topic` and `offset`.
-        offset: this offset, or a later one, is committed for `partition` of `topic`.
-        lag: at most this many records are behind the committed offsets.
-        timeout: seconds of real time until the answer is 504.
-    """
-
-    state: GroupState | UnsetType = UNSET
-    members: Count | UnsetType = UNSET
-    generation: Count | UnsetType = UNSET
-    rebalances: Count | UnsetType = UNSET
-    assigned: bool = False
-    member: Text | UnsetType = UNSET
-    partitions: Count | UnsetType = UNSET
-    topic: Text | UnsetType = UNSET
-    partition: Count | UnsetType = UNSET
-    offset: Count | UnsetType = UNSET
-    lag: Count | UnsetType = UNSET
-    timeout: Annotated[float, Meta(ge=0, le=MOST_WAIT_S)] = PATIENCE_S
 
 
 class DeliveryQuery(Fields):

@@ -15,11 +15,10 @@ from msgspec import UNSET, Meta, UnsetType
 from kohort.broker.long_work import Pace
 from kohort.broker.server import Broker
 from kohort.broker.transactions.state import PREPARED, TransactionState
-from kohort.control.conditions import PATIENCE_S
-from kohort.control.http.group_types import MOST_WAIT_S, Count
+from kohort.control.http.group_types import Count
 from kohort.control.http.long_polls import LongPolls
 from kohort.control.http.operations import Fields, Operation, Text, in_turns
-from kohort.control.http.verb_routes import verb_operations
+from kohort.control.http.verb_routes import condition_operations, verb_operations
 from kohort.control.transaction import Transaction as Handle
 from kohort.control.transaction import TransactionRow, row_of
 from kohort.control.transaction_verbs import TransactionVerbs
@@ -54,18 +53,6 @@ class IdsQuery(Fields):
     state: TransactionState | UnsetType = UNSET
     open_ms: Count | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = MOST_ROWS
-
-
-class StateQuery(Fields):
-    """The state that is awaited.
-
-    Attributes:
-        state: the id is in this state; by default in any but Dead.
-        timeout: seconds to wait.
-    """
-
-    state: TransactionState | UnsetType = UNSET
-    timeout: Annotated[float, Meta(ge=0, le=MOST_WAIT_S)] = PATIENCE_S
 
 
 class IdList(TypedDict):
@@ -117,27 +104,27 @@ def operations(broker: Broker, polls: LongPolls) -> list[Operation]:
         broker: the broker.
         polls: the requests that wait.
     """
-    do = _Handlers(broker, polls)
+
+    def handle(path: IdPath) -> Handle:
+        return Handle(broker, path.transactional_id)
+
+    do = _Handlers(broker)
     one = "/v1/transactions/{transactional_id}"
     return [
         Operation("GET", "/v1/transactions", do.list_transactions),
         Operation("GET", one, do.show_transaction, (404, 503)),
-        Operation("GET", f"{one}/until", do.await_transaction, (503, 504)),
-        *verb_operations(
-            TransactionVerbs,
-            IdPath,
-            lambda path: Handle(broker, path.transactional_id),
-            answer=TransactionRow,
+        *condition_operations(
+            TransactionVerbs, IdPath, handle, polls, answer=TransactionRow
         ),
+        *verb_operations(TransactionVerbs, IdPath, handle, answer=TransactionRow),
     ]
 
 
 class _Handlers:
     """The handlers of the operations."""
 
-    def __init__(self, broker: Broker, polls: LongPolls) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._polls = polls
 
     @property
     def _shards(self) -> TransactionShards:
@@ -213,16 +200,3 @@ class _Handlers:
             if pace.spend(_COST):
                 yield
         return rows
-
-    async def await_transaction(
-        self, path: IdPath, query: StateQuery
-    ) -> TransactionRow:
-        """Waits until a transactional id has a state.
-
-        The state is checked at once, and then with each change. If the id does not have
-        it in time, the answer is 504.
-        """
-        transaction = Handle(self._broker, path.transactional_id)
-        state = None if query.state is UNSET else query.state.value
-        await self._polls.wait(transaction.until(state=state, timeout=query.timeout))
-        return transaction.show()

@@ -116,7 +116,7 @@ def test_conditions_by_commands(there: Shell, member: Member) -> None:
     assert "leader" in there.done("group", "until", group, *met)
     there.done("topics", "create", group)
     member.commit(group, 3)
-    committed = "--committed", f"{group}:0:3"
+    committed = "--topic", group, "--partition", "0", "--offset", "3"
     found = json.loads(there.done("group", "until", group, *committed, "--json"))
     assert found["group"] == group
     failed = there.run("group", "until", group, "--state", "Empty", "--timeout", "0")
@@ -126,8 +126,8 @@ def test_conditions_by_commands(there: Shell, member: Member) -> None:
         f"kohort: timed out after 0 s waiting until group '{group}' is Empty"
     )
     assert any("was the first to join" in line for line in story)
-    wrong = there.refused("group", "until", group, "--committed", "t:0", code=2)
-    assert wrong == "--committed 't:0': must be TOPIC:PARTITION:OFFSET"
+    wrong = there.refused("group", "until", group, "--topic", "t", code=1)
+    assert wrong.endswith("topic, partition and offset go together")
 
 
 def test_the_account_of_delivery(there: Shell, name: str) -> None:
