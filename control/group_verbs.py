@@ -295,7 +295,7 @@ class GroupVerbs(CoordinatedVerbs):
         lag: Count | None = None,
         timeout: Patience | None = PATIENCE_S,
     ) -> Coroutine[Any, Any, None]:
-        """Waits until conditions are met; without any, until the group exists.
+        """Waits until conditions are met; by default, until it exists.
 
         They have to be met at the same time. They are checked at once, and then with
         each event of the group, which need not exist yet. If they are not met in time,

@@ -189,11 +189,14 @@ class Transaction(TransactionVerbs):
         except StorageError as error:
             raise PowerError(str(error)) from error
 
+    def _has_state(self, state: str | None) -> _HasState:
+        return _HasState(self, state)
 
-class HasState:
+
+class _HasState:
     """A state of a transactional id: the condition of `TransactionVerbs.until`."""
 
-    def __init__(self, transaction: TransactionVerbs, state: str | None) -> None:
+    def __init__(self, transaction: Transaction, state: str | None) -> None:
         self._transaction = transaction
         self._state = (
             None

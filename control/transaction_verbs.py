@@ -22,16 +22,13 @@ from kohort.control.verbs import (
 )
 
 if TYPE_CHECKING:
-    from kohort.broker.server import Broker
     from kohort.broker.transactions import events
     from kohort.broker.transactions import state as states
     from kohort.control import conditions
-    from kohort.control import transaction as performed
 else:
     events = Later("kohort.broker.transactions.events")
     states = Later("kohort.broker.transactions.state")
     conditions = Later("kohort.control.conditions")
-    performed = Later("kohort.control.transaction")
 
 
 HeldState = Annotated[str, ("PrepareCommit", "PrepareAbort")]
@@ -54,17 +51,8 @@ class TransactionVerbs(CoordinatedVerbs):
     names: ClassVar = {"transactional_id": Name}
     key = "transactional_id"
 
-    broker: Broker
-    transactional_id: str
-
-    @property
-    def state(self) -> str:
-        """The name of its state."""
-        raise NotImplementedError
-
-    @property
-    def held(self) -> str | None:
-        """The state in which a hold keeps it."""
+    def _has_state(self, state: str | None) -> conditions.Awaited:
+        """A condition: the id has a state; None: it exists."""
         raise NotImplementedError
 
     @verb("transaction {transactional_id} has its producer fenced; {now}")
@@ -139,7 +127,7 @@ class TransactionVerbs(CoordinatedVerbs):
     def until(
         self, *, state: State | None = None, timeout: Patience | None = PATIENCE_S
     ) -> Coroutine[Any, Any, None]:
-        """Waits until a transactional id is in a state; by default, until it exists.
+        """Waits until the id is in a state; by default, until it exists.
 
         The state is checked at once, and then with each change. The id need not exist
         yet.
@@ -153,4 +141,4 @@ class TransactionVerbs(CoordinatedVerbs):
             BrokerStoppedError: the broker has stopped, or stops meanwhile.
             ValueError: the state is unknown.
         """
-        return conditions.wait(performed.HasState(self, state), timeout)
+        return conditions.wait(self._has_state(state), timeout)

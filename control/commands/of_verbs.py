@@ -64,7 +64,7 @@ def _wait(
         query = {
             each: str(value).lower() if value is True else str(value)
             for each, value in given.items()
-            if value not in {None, False}
+            if value is not None and value is not False
         }
         found = remote.wait("v1", *path, condition.name, timeout_s=timeout, **query)
         if as_json:
