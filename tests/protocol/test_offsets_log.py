@@ -64,6 +64,7 @@ def new_reader() -> Reader[Row]:
     return Reader[Row](
         lambda *offset: offset,
         lambda *group: group,
+        lambda *record: record,
         lambda producer_id, row: (producer_id, *row),
         lambda *end: end,
     )
