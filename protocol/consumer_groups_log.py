@@ -84,7 +84,10 @@ class ClassicMemberMetadata:
 
 @slotted
 class ConsumerGroupMemberMetadataValue:
-    """A member, as it described itself; its rebalance timeout in ms."""
+    """A member, as it described itself; its rebalance timeout in ms.
+
+    `classic_member_metadata` is None for a member of the consumer protocol.
+    """
 
     instance_id: String | None = None
     rack_id: String | None = None
@@ -94,7 +97,9 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: String | None = None
     rebalance_timeout_ms: Int32 = -1
     server_assignor: String | None = None
-    classic_member_metadata: Annotated[ClassicMemberMetadata | None, V(tag=0)] = None
+    classic_member_metadata: Annotated[ClassicMemberMetadata | None, V(tag=0)] = (
+        ClassicMemberMetadata()
+    )
 
 
 @slotted

@@ -331,7 +331,7 @@ def _decoded(cls: type[T], known: Codec, data: bytes) -> T:
         raise WireError(f"{cls.__name__} of {len(data)} bytes: {error}") from None
     if position != len(data):
         behind = len(data) - position
-        raise WireError(f"{behind} bytes behind an {cls.__name__}")
+        raise WireError(f"{behind} bytes behind the {cls.__name__}")
     assert isinstance(message, cls)
     return message
 

@@ -205,7 +205,9 @@ _READERS: Final[
     ),
     TargetAssignmentMemberKey: (
         lambda key, value: TargetMemberRecord(key.group_id, key.member_id, value),
-        lambda value: [(row.topic_id, row.partitions) for row in value.topic_partitions],
+        lambda value: [
+            (row.topic_id, row.partitions) for row in value.topic_partitions
+        ],
     ),
     CurrentMemberAssignmentKey: (
         lambda key, value: CurrentAssignmentRecord(key.group_id, key.member_id, value),

@@ -89,7 +89,10 @@ class GroupRecords {
                 ConsumerGroupMetadataValueJsonConverter.write(value, none));
         for (ConsumerGroupMemberMetadataValue value : List.of(
                 new ConsumerGroupMemberMetadataValue().setClientId("client").setClientHost("/127.0.0.1")
-                    .setSubscribedTopicNames(List.of("größe", "t")).setRebalanceTimeoutMs(300_000),
+                    .setSubscribedTopicNames(List.of("größe", "t")).setRebalanceTimeoutMs(300_000)
+                    .setInstanceId(null).setRackId(null).setSubscribedTopicRegex(null).setServerAssignor(null)
+                    .setClassicMemberMetadata(null),
+                new ConsumerGroupMemberMetadataValue(),
                 new ConsumerGroupMemberMetadataValue().setInstanceId("i").setRackId("r").setClientId("").setClientHost("")
                     .setSubscribedTopicNames(List.of()).setSubscribedTopicRegex("a.*").setRebalanceTimeoutMs(45_000).setServerAssignor("range")
                     .setClassicMemberMetadata(new ConsumerGroupMemberMetadataValue.ClassicMemberMetadata().setSessionTimeoutMs(10_000)
