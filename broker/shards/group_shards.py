@@ -14,6 +14,7 @@ from kohort.broker.coordinator.events import (
     CommitInTransaction,
     CommitOffsets,
     GroupEvent,
+    TopicsChanged,
 )
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.settings import GroupSettings
@@ -134,6 +135,13 @@ class GroupShards(Shards["GroupShard"]):
             self._linger_ms,
             self._credit,
         )
+
+    def configure(self, settings: GroupSettings) -> None:
+        """Replaces the settings of all coordinators."""
+        self._settings = settings
+        for shard in self._shards:
+            if shard.driver is not None:
+                shard.driver.coordinator.settings = settings
 
     def _id_of(self, event: GroupEvent | Command) -> str:
         return event.group_id
@@ -286,6 +294,16 @@ class GroupShards(Shards["GroupShard"]):
         """Yields all loaded groups."""
         for shard in self._shards:
             yield from shard.groups.values()
+
+    def topics_changed(self, names: Sequence[str]) -> None:
+        """Tells all coordinators about topics that were created, deleted or grown.
+
+        A coordinator that loads its groups later sees the topics as they are then.
+        """
+        event = TopicsChanged(names)
+        for shard in self._shards:
+            if shard.driver is not None:
+                shard.driver.submit(event)
 
     def topics_deleted(self, names: Sequence[str]) -> None:
         """Removes the offsets committed for deleted topics."""
