@@ -110,7 +110,7 @@ class GroupShards(Shards["GroupShard"]):
                 "records_skipped",
                 partition=f"{OFFSETS_TOPIC}-{shard.index}",
                 count=sum(decoder.skipped.values()),
-                reason="they are of groups that are not of the classic protocol",
+                reason="they are of share and streams groups",
             )
 
     def new_driver(
