@@ -52,9 +52,10 @@ class _Assignment:
         total = self._find_free()
         quota, extra = divmod(total, len(self._order))
         for index, member_id in enumerate(self._order):
-            others = len(self._order) - index
-            left, has_extra = self._keep(member_id, quota + (extra > 0), extra > 0)
-            if left and has_extra and others > extra:
+            has_extra = extra > 0
+            left = self._keep(member_id, quota + has_extra)
+            if left and has_extra and len(self._order) - index > extra:
+                # Others that follow may have one more already: they keep it.
                 left -= 1
                 has_extra = False
             if left:
@@ -84,11 +85,11 @@ class _Assignment:
             total += count
         return total
 
-    def _keep(self, member_id: str, quota: int, has_extra: bool) -> tuple[int, bool]:
-        """Takes from a member what is over its quota, or what it left.
+    def _keep(self, member_id: str, quota: int) -> int:
+        """Takes from a member the partitions over its quota, and topics it left.
 
         Returns:
-            The part of its quota that is left, and the third argument.
+            The part of its quota that is left.
         """
         spec = self._members[member_id]
         for topic_id in ordered_map(spec.assigned):
@@ -101,7 +102,7 @@ class _Assignment:
                 quota = 0
             else:
                 quota -= len(partitions)
-        return quota, has_extra
+        return quota
 
     def _revoke(
         self, member_id: str, topic_id: bytes, partitions: Iterable[int]
