@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kohort.broker.coordinator.appends import Changed, GroupChange
-from kohort.broker.coordinator.consumer import notices, topics_hash
+from kohort.broker.coordinator.consumer import notices
 from kohort.broker.coordinator.consumer.cause import Cause
 from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.member import Member
+from kohort.broker.coordinator.consumer.topics_hash import group_hash, topic_hash
 from kohort.broker.coordinator.conversion import replace_empty
 from kohort.broker.coordinator.effects import (
     ConsumerGroupRecord,
@@ -148,8 +149,9 @@ class Change:
     def topics_hash(self) -> int:
         """Computes the hash of the topics that the group subscribes to."""
         group = self.group
-        found = (group.topics.named(each) for each in group.subscribed_topics())
-        return topics_hash.of_group(each for each in found if each is not None)
+        found = map(group.topics.named, group.subscribed_topics())
+        hashes = {each.name: topic_hash(each) for each in found if each is not None}
+        return group_hash(hashes)
 
     def bump(self, cause: Cause, new_hash: int | None = None) -> None:
         """Starts a new group epoch: a rebalance."""

@@ -40,6 +40,7 @@ from kohort.broker.coordinator.state import (
 from kohort.broker.coordinator.topics import TopicImage, TopicsImage
 from kohort.broker.notice import Client
 from kohort.broker.runtime.events import TimerKey
+from kohort.broker.runtime.java_hash import buckets_for, in_buckets, spread
 from kohort.protocol.consumer import PROTOCOL_TYPE
 from kohort.protocol.errors import ErrorCode
 
@@ -70,6 +71,7 @@ class ConsumerGroup(Group):
         assigned_ms: the time of the target assignment, ms since the epoch; 0 for none.
         topics_hash: the hash of the topics that it subscribes to.
         members: by id.
+        most_members: the largest number of members that it has had.
         static_members: member ids by instance id (KIP-345).
         targets: the target assignment, by member id.
         patterns: by pattern, the topics that it matches, once they are known.
@@ -77,6 +79,7 @@ class ConsumerGroup(Group):
         names: by topic, the number of members that subscribe to it by name.
         owners: by topic id and partition, the member that may read it.
         topics: the cluster's topics.
+        default_assignor: the assignor if no member asks for one.
         is_stale: its topics may have changed since `topics_hash` was computed.
         has_stale_patterns: the cluster's topics have changed since patterns were
             resolved.
@@ -95,11 +98,13 @@ class ConsumerGroup(Group):
         "assigned_ms",
         "assignment_epoch",
         "computed",
+        "default_assignor",
         "generation_id",
         "has_stale_patterns",
         "is_stale",
         "listed",
         "members",
+        "most_members",
         "names",
         "owners",
         "patterns",
@@ -119,10 +124,13 @@ class ConsumerGroup(Group):
     type: ClassVar = "consumer"
     members: dict[str, Member]
 
-    def __init__(self, group_id: str, topics: TopicsImage) -> None:
+    def __init__(
+        self, group_id: str, topics: TopicsImage, default_assignor: str
+    ) -> None:
         """Creates a group without records, members and offsets."""
         super().__init__(group_id)
         self.topics = topics
+        self.default_assignor = default_assignor
         self.protocol_type = PROTOCOL_TYPE
         self.protocol_name: str | None = None
         self.state: GroupState = EMPTY
@@ -139,6 +147,7 @@ class ConsumerGroup(Group):
         self.resolves_at: float | None = None
         self.started = self.computed = 0.0
         self.listed: tuple[str, ...] = ()
+        self.most_members = 0
         # The values of the records; None without one.
         self._epoch: tuple[int, int] | None = None
         self._target: tuple[int, int] | None = None
@@ -235,6 +244,7 @@ class ConsumerGroup(Group):
         if member is None:
             member = self.members[member_id] = Member(self.group_id, member_id)
             self._count_stable(member, 1)
+            self.most_members = max(self.most_members, len(self.members))
         return member
 
     def _release(self, member: Member) -> None:
@@ -306,12 +316,17 @@ class ConsumerGroup(Group):
         records = [*undone]
         if not records:
             return self
-        earlier = ConsumerGroup(self.group_id, self.topics)
+        earlier = ConsumerGroup(self.group_id, self.topics, self.default_assignor)
         for record in (*self.records(), *records):
             earlier.replay(record)
         earlier.committed = self.committed
-        earlier.protocol_name = self.protocol_name
+        earlier.most_members = self.most_members
         return earlier
+
+    def take_back(self, undone: Iterable[Any]) -> None:
+        """Takes changes back: the log refused their records."""
+        for record in undone:
+            self.replay(record)
 
     def transition(self, state: GroupState, now: float) -> None:
         """Marks it as Dead; its other states follow from its records."""
@@ -336,14 +351,20 @@ class ConsumerGroup(Group):
             return None
         return self.members[self.static_members[instance_id]]
 
-    def preferred_assignor(self) -> str | None:
-        """The assignor that most members ask for; None if no member asks."""
+    def assignor(self) -> str:
+        """The assignor that most members ask for, or else the default one.
+
+        Of several, it is the first one in a HashMap of Kafka's.
+        """
         votes: dict[str, int] = {}
         for member in self.members.values():
             name = member.says.server_assignor
             if name is not None:
                 votes[name] = votes.get(name, 0) + 1
-        return max(votes, key=lambda name: votes[name]) if votes else None
+        if not votes:
+            return self.default_assignor
+        ordered = in_buckets(votes, spread, buckets_for(len(votes)))
+        return max(ordered, key=votes.__getitem__)
 
     # -- topics
 

@@ -67,7 +67,6 @@ class Member:
             without a timer.
         revoke_by: when it is removed unless it has given up its partitions, in seconds
             since the epoch; None if it has none to give up.
-        target_since: when it learned of its target assignment. For listeners.
     """
 
     __slots__ = (
@@ -116,8 +115,8 @@ class Member:
         """Takes the epochs and partitions of a record."""
         self.current = current
         found = current or NOWHERE
-        self.assigned = _by_topic(found.assigned)
-        self.revoking = _by_topic(found.pending_revocation)
+        self.assigned = epochs_of(found.assigned)
+        self.revoking = epochs_of(found.pending_revocation)
 
     @property
     def says(self) -> ConsumerMember:
@@ -189,7 +188,8 @@ class Member:
             self._identity = None
 
 
-def _by_topic(rows: EpochPartitions) -> dict[bytes, dict[int, int]]:
+def epochs_of(rows: EpochPartitions) -> dict[bytes, dict[int, int]]:
+    """Returns the partitions of a record, and their epochs, by topic id."""
     return {
         topic_id: dict(zip(partitions, epochs, strict=True))
         for topic_id, partitions, epochs in rows

@@ -30,13 +30,11 @@ _PAUSE_MS: Final = 10_000
 
 def validate(pattern: str) -> Refusal | None:
     """Returns the error of an invalid pattern."""
-    error = regex.error_of(pattern)
-    if error is None:
-        return None
-    message = (
-        f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
-    )
-    return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+    try:
+        regex.compiled(pattern)
+    except regex.InvalidRegularExpressionError as error:
+        return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error))
+    return None
 
 
 def schedule(turn: Turn, group: ConsumerGroup, *, is_new: bool) -> None:
@@ -75,7 +73,7 @@ def resolve_due(turn: Turn, group: ConsumerGroup, _: TimerKey) -> None:
     before = group.subscribed_topics()
     now_ms = int(turn.now * 1000)
     for pattern, names in found.items():
-        value = sorted(names), topics.version(), now_ms
+        value = names, topics.version(), now_ms
         change.put(RegularExpressionRecord(group.group_id, pattern, value))
     new_hash = change.topics_hash()
     if group.subscribed_topics() != before or new_hash != group.topics_hash:

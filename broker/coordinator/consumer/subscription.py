@@ -13,7 +13,10 @@ from kohort.broker.coordinator.consumer.cause import Cause, Refusal
 from kohort.broker.coordinator.consumer.changes import Change
 from kohort.broker.coordinator.consumer.member import Member
 from kohort.broker.coordinator.effects import ConsumerMember
-from kohort.broker.coordinator.events import ConsumerHeartbeat
+from kohort.broker.coordinator.consumer.group import ConsumerGroup
+from kohort.broker.coordinator.events import ConsumerHeartbeat, TopicsChanged
+from kohort.broker.coordinator.room import Groups
+from kohort.broker.coordinator.turn import Turn
 
 
 def stated_by(event: ConsumerHeartbeat, before: ConsumerMember) -> ConsumerMember:
@@ -76,3 +79,12 @@ def subscribe(
         if new_hash != group.topics_hash:
             change.bump(Cause("topics_changed"), new_hash)
     return names_changed or new != old
+
+
+def topics_changed(_: Turn, groups: Groups, event: TopicsChanged) -> None:
+    """Notes that the cluster has other topics: the next heartbeats look for them."""
+    for group in groups.values():
+        if type(group) is ConsumerGroup:
+            group.has_stale_patterns = True
+            if any(group.is_subscribed_to(topic) for topic in event.topics):
+                group.is_stale = True
