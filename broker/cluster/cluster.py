@@ -40,6 +40,7 @@ from kohort.broker.shards.first_use import FirstUse
 from kohort.broker.shards.group_shards import GroupShards
 from kohort.broker.shards.transaction_shards import TransactionShards
 from kohort.broker.topics.automatic import automatic
+from kohort.broker.topics.image import ClusterTopics
 from kohort.broker.topics.placement import spread
 from kohort.broker.topics.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic
 from kohort.broker.topics.topics import Topics
@@ -186,6 +187,7 @@ class Cluster:
             ids.member_id,
             partial(self.auto_create, OFFSETS_TOPIC),
             Credit(self.open_connections),
+            ClusterTopics(self.topics),
         )
         self.transactions = TransactionShards(
             transaction_settings(config),

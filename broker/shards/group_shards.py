@@ -18,6 +18,7 @@ from kohort.broker.coordinator.events import (
 )
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.coordinator.topics import TopicsImage
 from kohort.broker.log.store import StorageError
 from kohort.broker.runtime.hash import LONGEST, MOST
 from kohort.broker.runtime.runtime import Runtime
@@ -55,6 +56,7 @@ class GroupShards(Shards["GroupShard"]):
         create: creates ``__consumer_offsets``; called when the first group is used.
         credit: decides which members count as heard from while the clock is moved
             ahead.
+        topics: the cluster's topics.
 
     Attributes:
         lasting: powers in force, which outlive the coordinators.
@@ -73,6 +75,7 @@ class GroupShards(Shards["GroupShard"]):
         new_member_id: Callable[[str], str],
         create: Callable[[], object],
         credit: Credit,
+        topics: TopicsImage,
     ) -> None:
         super().__init__(runtime, create, refuses_first=self.refuses_first)
         self._settings = settings
@@ -82,6 +85,7 @@ class GroupShards(Shards["GroupShard"]):
         self._linger_ms = linger_ms
         self._new_member_id = new_member_id
         self._credit = credit
+        self._topics = topics
         self.lasting = Lasting()
         self.disconnections = Disconnections(self._find_member, self._publish)
         # Shards by the ids of groups that were used.
@@ -127,6 +131,7 @@ class GroupShards(Shards["GroupShard"]):
                 self._new_member_id,
                 heartbeats=self._events.heartbeats,
                 lasting=self.lasting,
+                topics=self._topics,
             ),
             self._clock,
             CommitLog(shard.partition, self._make_encoder()),
