@@ -32,10 +32,10 @@ class GroupChange:
             offset of the group had one.
         pending: their previous pending offsets; None for none. Empty if no pending
             offset changed.
-        undo: the records that take its other records back, in the order of these.
         was_made: the group did not exist before.
         was_deleted: the group no longer exists.
         was_replaced: the same, because it has changed its protocol.
+        undo: the records that take its other records back, in the order of these.
     """
 
     group: Group
@@ -43,10 +43,10 @@ class GroupChange:
     entries: Sequence[OffsetEntry | None] = ()
     expire_ms: Sequence[int | None] = ()
     pending: Sequence[dict[int, OffsetEntry | None] | None] = ()
-    undo: Sequence[ConsumerRecord] = ()
     was_made: bool = False
     was_deleted: bool = False
     was_replaced: bool = False
+    undo: Sequence[ConsumerRecord] = ()
 
 
 @slotted

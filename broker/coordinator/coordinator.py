@@ -134,9 +134,7 @@ class Coordinator(Machine[Group, Turn, Loading]):
         self.lasting = Lasting() if lasting is None else lasting
         rooms = (
             classic_room(new_member_id, heartbeats=heartbeats),
-            consumer_room(
-                new_member_id, topics or NoTopics(), heartbeats=heartbeats
-            ),
+            consumer_room(new_member_id, topics or NoTopics(), heartbeats=heartbeats),
         )
         self._rooms: Mapping[str, Room] = {room.group_type: room for room in rooms}
         self._handlers |= {

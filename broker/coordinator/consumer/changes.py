@@ -133,9 +133,7 @@ class Change:
         self.remove(old.member_id)
         self.state(member_id, stated)
         self.put(TargetMemberRecord(group.group_id, member_id, target))
-        self.move(
-            member_id, current._replace(member_epoch=0, previous_member_epoch=0)
-        )
+        self.move(member_id, current._replace(member_epoch=0, previous_member_epoch=0))
 
     # -- the group epoch
 

@@ -508,4 +508,3 @@ def find(groups: Mapping[str, Group], group_id: str) -> ConsumerGroup | None:
 def by_topic(rows: TopicPartitions) -> Partitions:
     """Returns partitions by topic id."""
     return {topic_id: frozenset(partitions) for topic_id, partitions in rows}
-

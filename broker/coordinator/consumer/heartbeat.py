@@ -62,23 +62,22 @@ def heartbeat(
     is_noticed: bool,
 ) -> None:
     """Handles any heartbeat, and makes a notice of it for listeners that ask for it."""
-    refusal = validation.check(turn.settings, event)
-    if refusal is not None:
-        refuse(turn, groups, event, refusal)
-    elif event.member_epoch in LEAVING:
-        refusal = leave.leave(turn, groups, event)
-        if refusal is not None:
-            refuse(turn, groups, event, refusal)
+    answer: ConsumerHeartbeatResult | Refusal | None
+    answer = validation.check(turn.settings, event)
+    if answer is None and event.member_epoch in LEAVING:
+        answer = leave.leave(turn, groups, event)
+    elif answer is None:
+        answer = _stay(turn, groups, event, new_member_id, topics)
+    assert answer is not None
+    group = groups.get(event.group_id)
+    if isinstance(answer, Refusal):
+        notices.refused(turn, group, event, answer)
+        turn.reply(event.token, ConsumerHeartbeatResult(*answer))
     else:
-        _stay(turn, groups, event, new_member_id, topics)
-
-
-def refuse(
-    turn: Turn, groups: Groups, event: ConsumerHeartbeat, refusal: Refusal
-) -> None:
-    """Answers a heartbeat with an error."""
-    notices.refused(turn, groups.get(event.group_id), event, refusal)
-    turn.reply(event.token, ConsumerHeartbeatResult(*refusal))
+        turn.reply_after_appends(event.token, answer)
+    if is_noticed:
+        code = answer[0] if isinstance(answer, Refusal) else ErrorCode.NONE
+        notices.heartbeat(turn, group, event, code)
 
 
 def _stay(
@@ -87,43 +86,35 @@ def _stay(
     event: ConsumerHeartbeat,
     new_member_id: Callable[[str], str],
     topics: TopicsImage,
-) -> None:
+) -> ConsumerHeartbeatResult | Refusal:
     """Handles a heartbeat of a member that joins or stays."""
     change = _begin(turn, groups, event, topics)
     if isinstance(change, Refusal):
-        refuse(turn, groups, event, change)
-        return
+        return change
     member_id = event.member_id or new_member_id(event.client.id)
     before = _before(change, event, member_id)
     if isinstance(before, Refusal):
-        refuse(turn, groups, event, before)
-        return
+        return before
     refusal = _advance(change, event, member_id, before)
+    group = change.group
     if refusal is not None:
         change.give_up()
-        sessions.resume(turn, change.group)
-        refuse(turn, groups, event, refusal)
-        return
+        sessions.resume(turn, group)
+        return refusal
     change.end()
-    group = change.group
     member = group.members[member_id]
     sessions.keep_alive(turn, group, member)
-    assignment = None
-    if (
-        not event.member_epoch
-        or _is_full(event)
-        or member.assigned != before.assigned
-    ):
-        assignment = _assignment(member)
-    result = ConsumerHeartbeatResult(
+    shows = (
+        not event.member_epoch or _is_full(event) or member.assigned != before.assigned
+    )
+    return ConsumerHeartbeatResult(
         ErrorCode.NONE,
         None,
         member_id,
         member.epoch,
         configs.heartbeat_interval_ms(turn.settings, group.group_id),
-        assignment,
+        _assignment(member) if shows else None,
     )
-    turn.reply_after_appends(event.token, result)
 
 
 # -- the group and the member
@@ -360,4 +351,3 @@ def _is_same_client(event: ConsumerHeartbeat, says: ConsumerMember) -> bool:
         and client.host == says.client_host
         and says.classic is None
     )
-

@@ -26,8 +26,10 @@ _MUTED = "a test had muted it"
 """The reason of a rebalance caused by the end of a muted member's session."""
 
 
-def leave(turn: Turn, groups: Groups, event: ConsumerHeartbeat) -> Refusal | None:
-    """Handles a heartbeat of a member that leaves; returns an error if it cannot."""
+def leave(
+    turn: Turn, groups: Groups, event: ConsumerHeartbeat
+) -> ConsumerHeartbeatResult | Refusal:
+    """Handles a heartbeat of a member that leaves."""
     group = find(groups, event.group_id)
     if group is None:
         is_known = event.group_id in groups
@@ -53,11 +55,9 @@ def leave(turn: Turn, groups: Groups, event: ConsumerHeartbeat) -> Refusal | Non
     else:
         notices.member_left(turn, group, member)
         remove(turn, groups, group, [member], Cause("member_left", member.identity))
-    result = ConsumerHeartbeatResult(
+    return ConsumerHeartbeatResult(
         ErrorCode.NONE, None, event.member_id, event.member_epoch
     )
-    turn.reply_after_appends(event.token, result)
-    return None
 
 
 def _go_away(turn: Turn, groups: Groups, group: ConsumerGroup, member: Member) -> None:
@@ -67,10 +67,10 @@ def _go_away(turn: Turn, groups: Groups, group: ConsumerGroup, member: Member) -
     free.
     """
     change = Change(turn, groups, group)
-    assigned = {topic: dict.fromkeys(each, 0) for topic, each in member.assigned.items()}
+    kept = [(topic, dict.fromkeys(each, 0)) for topic, each in member.assigned.items()]
     held = frozenset(member.holds())
     at = member.at._replace(
-        member_epoch=AWAY, assigned=rows_of(assigned), pending_revocation=()
+        member_epoch=AWAY, assigned=rows_of(dict(kept)), pending_revocation=()
     )
     change.move(member.member_id, at)
     notices.member_away(turn, group, member, held)

@@ -111,9 +111,7 @@ def member_left(turn: Turn, group: ConsumerGroup, member: Member) -> None:
     add(turn, "member_left", group, member.identity, **fields)
 
 
-def member_away(
-    turn: Turn, group: ConsumerGroup, member: Member, before: Held
-) -> None:
+def member_away(turn: Turn, group: ConsumerGroup, member: Member, before: Held) -> None:
     """A static member left, and will come back."""
     reconciled(turn, group, member, before)
 
@@ -208,9 +206,7 @@ def member_synced(turn: Turn, group: ConsumerGroup, member: Member) -> None:
     add(turn, "member_synced", group, member.identity, since=group.computed)
 
 
-def reconciled(
-    turn: Turn, group: ConsumerGroup, member: Member, before: Held
-) -> None:
+def reconciled(turn: Turn, group: ConsumerGroup, member: Member, before: Held) -> None:
     """A member has taken a step; it held these partitions before it."""
     if not turn.listening:
         return

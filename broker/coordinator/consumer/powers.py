@@ -163,7 +163,8 @@ def hold(turn: Turn, groups: Groups, event: HoldGroup) -> None:
         state = group.state if group is not None and is_holdable else ASSIGNING
     if state not in HOLDABLE:
         states = " or ".join(HOLDABLE)
-        _refuse(turn, event, f"a consumer group can be held in {states}, not in {state}")
+        why = f"a consumer group can be held in {states}, not in {state}"
+        _refuse(turn, event, why)
         return
     commanded(turn, groups, event, "hold", held_in=state.value)
     turn.lasting.holds[event.group_id] = state

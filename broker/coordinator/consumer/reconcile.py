@@ -180,9 +180,7 @@ class _Step:
             state = MemberState.UNRELEASED_PARTITIONS
         return self._moved(self._epoch, state, kept, {})
 
-    def _take_free(
-        self, target: Partitions, kept: dict[bytes, dict[int, int]]
-    ) -> bool:
+    def _take_free(self, target: Partitions, kept: dict[bytes, dict[int, int]]) -> bool:
         """Adds the partitions of the target that nobody holds, or this member itself.
 
         Returns:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from kohort.broker.coordinator.consumer import patterns
 from kohort.broker.coordinator.consumer.cause import Cause, Refusal
 from kohort.broker.coordinator.consumer.changes import Change
+from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.member import Member
 from kohort.broker.coordinator.effects import ConsumerMember
-from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.events import ConsumerHeartbeat, TopicsChanged
 from kohort.broker.coordinator.room import Groups
 from kohort.broker.coordinator.turn import Turn
