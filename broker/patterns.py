@@ -16,6 +16,8 @@ MOST_INSTRUCTIONS: Final = 2000
 MOST_STEPS: Final = 1_000_000
 """Instructions times bytes of a match: 25 ms in the worst case, a thousandth of it with
 the usual pattern."""
+MOST_CHARACTERS: Final = 10_000
+"""Of a pattern's text. One with so many is compiled, or refused, in 2 ms."""
 STEPS_PER_COST: Final = 40
 """Steps that take a microsecond, in the worst case."""
 _MEMORY: Final = 128 * 1024
@@ -40,6 +42,8 @@ class Pattern:
     __slots__ = ("_compiled", "_size")
 
     def __init__(self, text: str) -> None:
+        if len(text) > MOST_CHARACTERS:
+            raise PatternError("the pattern is too large")
         options = re2.Options()
         options.log_errors = False
         options.never_capture = True
@@ -47,7 +51,7 @@ class Pattern:
         try:
             self._compiled = re2.compile(text, options)
         except re2.error as error:
-            raise PatternError(str(error)) from None
+            raise PatternError(_reason(error)) from None
         self._size: int = self._compiled.programsize
         if self._size > MOST_INSTRUCTIONS:
             raise PatternError("the pattern is too large")
@@ -66,3 +70,9 @@ class Pattern:
             raise PatternError("the text is too long for the pattern")
         found: object = self._compiled.fullmatch(text)
         return found is not None
+
+
+def _reason(error: Exception) -> str:
+    """RE2's description, which it gives as bytes."""
+    reason = error.args[0] if error.args else ""
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

@@ -8,8 +8,10 @@ from typing import Final, NamedTuple, overload
 from kohort.broker.coordinator.events import (
     CommitInTransaction,
     CommitOffsets,
+    ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
+    DescribeConsumerGroup,
     DescribeGroup,
     FetchOffsets,
     GroupEvent,
@@ -57,6 +59,58 @@ class HeartbeatResult:
     """The answer to `Heartbeat`."""
 
     error_code: int
+
+
+TopicPartitions = Sequence[tuple[bytes, Sequence[int]]]
+"""(topic id, partitions)."""
+
+
+@slotted
+class ConsumerHeartbeatResult:
+    """The answer to `ConsumerHeartbeat`."""
+
+    error_code: int
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: TopicPartitions | None = None
+    """None: it has not changed."""
+
+
+@slotted
+class ConsumerMemberDescription:
+    """One member in a `DescribeConsumerGroupResult`.
+
+    `assignment` and `target_assignment` have rows of (topic id, topic, partitions).
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topics: Sequence[str]
+    subscribed_regex: str | None
+    assignment: Sequence[tuple[bytes, str, Sequence[int]]]
+    target_assignment: Sequence[tuple[bytes, str, Sequence[int]]]
+    member_type: int
+    """1 for a member of the consumer protocol, 0 for one of the classic protocol."""
+
+
+@slotted
+class DescribeConsumerGroupResult:
+    """The answer to `DescribeConsumerGroup`."""
+
+    error_code: int
+    group_id: str
+    error_message: str | None = None
+    state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: Sequence[ConsumerMemberDescription] = ()
 
 
 @slotted
@@ -140,10 +194,12 @@ Result = (
     JoinResult
     | SyncResult
     | HeartbeatResult
+    | ConsumerHeartbeatResult
     | LeaveResult
     | CommitResult
     | FetchOffsetsResult
     | DescribeGroupResult
+    | DescribeConsumerGroupResult
     | ListGroupsResult
     | DeleteGroupResult
     | DeleteOffsetsResult
@@ -164,6 +220,7 @@ _NEEDS_GROUP_ID = (
 
 _ERROR_RESULTS: Final[dict[type, Callable[[int], Result]]] = {
     Heartbeat: HeartbeatResult,
+    ConsumerHeartbeat: ConsumerHeartbeatResult,
     Sync: SyncResult,
     Leave: LeaveResult,
     CommitOffsets: CommitResult,
@@ -190,6 +247,8 @@ def refused(event: GroupEvent, error: ErrorCode, settings: GroupSettings) -> Res
         return JoinResult(error, "")
     if isinstance(event, DescribeGroup):
         return DescribeGroupResult(error, event.group_id, "")
+    if isinstance(event, DescribeConsumerGroup):
+        return DescribeConsumerGroupResult(error, event.group_id)
     return _ERROR_RESULTS[type(event)](error)
 
 
@@ -256,6 +315,111 @@ class GroupTombstone:
     """The group was deleted."""
 
     group_id: str
+
+
+@slotted
+class ConsumerGroupRecord:
+    """A consumer group's epoch (ConsumerGroupMetadata, KIP-848)."""
+
+    group_id: str
+    value: tuple[int, int] | None
+    """(group epoch, hash of its topics); None: deleted."""
+
+
+ClassicProtocols = tuple[int, Sequence[tuple[str, bytes]]]
+"""Of a classic member in a consumer group: its session timeout in ms, and its protocols
+as (name, metadata)."""
+
+
+class ConsumerMember(NamedTuple):
+    """The value of a `ConsumerMemberRecord`."""
+
+    group_instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topics: Sequence[str]
+    subscribed_regex: str | None
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+    classic: ClassicProtocols | None
+
+
+@slotted
+class ConsumerMemberRecord:
+    """A member of a consumer group (ConsumerGroupMemberMetadata)."""
+
+    group_id: str
+    member_id: str
+    value: ConsumerMember | None
+    """None: deleted."""
+
+
+@slotted
+class TargetAssignmentRecord:
+    """The epoch of a target assignment (ConsumerGroupTargetAssignmentMetadata)."""
+
+    group_id: str
+    value: tuple[int, int] | None
+    """(assignment epoch, time of the assignment in ms since the epoch); None:
+    deleted."""
+
+
+@slotted
+class TargetMemberRecord:
+    """A member's target assignment (ConsumerGroupTargetAssignmentMember)."""
+
+    group_id: str
+    member_id: str
+    value: TopicPartitions | None
+    """None: deleted."""
+
+
+EpochPartitions = Sequence[tuple[bytes, Sequence[int], Sequence[int]]]
+"""(topic id, partitions, the epoch at which each was assigned)."""
+
+
+class CurrentAssignment(NamedTuple):
+    """The value of a `CurrentAssignmentRecord`."""
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    """The number of Kafka's MemberState."""
+    assigned: EpochPartitions
+    pending_revocation: EpochPartitions
+
+
+@slotted
+class CurrentAssignmentRecord:
+    """A member's state (ConsumerGroupCurrentMemberAssignment)."""
+
+    group_id: str
+    member_id: str
+    value: CurrentAssignment | None
+    """None: deleted."""
+
+
+@slotted
+class RegularExpressionRecord:
+    """The topics that a pattern matches (ConsumerGroupRegularExpression)."""
+
+    group_id: str
+    regex: str
+    value: tuple[Sequence[str], int, int] | None
+    """(topics, version of the cluster's metadata, time in ms since the epoch); None:
+    no member has the pattern any more."""
+
+
+ConsumerRecord = (
+    ConsumerGroupRecord
+    | ConsumerMemberRecord
+    | TargetAssignmentRecord
+    | TargetMemberRecord
+    | CurrentAssignmentRecord
+    | RegularExpressionRecord
+)
+"""Records of a consumer group."""
 
 
 @slotted
@@ -361,7 +525,7 @@ class CommitRecords(Sequence["OffsetRecord | PendingOffset"]):
         return [*self][index]
 
 
-Written = GroupRecord | GroupTombstone | OffsetRecord | PendingOffset
+Written = GroupRecord | GroupTombstone | ConsumerRecord | OffsetRecord | PendingOffset
 """Records that a coordinator writes."""
 Record = Written | TransactionEnd
 """Records that a coordinator reads."""

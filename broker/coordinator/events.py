@@ -86,6 +86,44 @@ class Leave:
     members: Sequence[LeavingMember]
 
 
+OwnedPartitions = Sequence[tuple[bytes, Sequence[int]]]
+"""(topic id, partitions)."""
+
+
+@slotted
+class ConsumerHeartbeat:
+    """A member joins, stays in, or leaves a consumer group (ConsumerGroupHeartbeat).
+
+    Null fields have not changed since the member's last heartbeat (KIP-848).
+    """
+
+    token: object
+    group_id: str
+    member_id: str
+    member_epoch: int
+    """0 joins, -1 leaves, -2 leaves as a static member that will come back."""
+    group_instance_id: str | None
+    client: Client
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    """-1: unchanged."""
+    subscribed_topics: Sequence[str] | None
+    subscribed_regex: str | None
+    """A pattern of RE2; empty: none any more."""
+    server_assignor: str | None
+    owned: OwnedPartitions | None
+    member_id_required: bool
+    """The client makes its member id (version 1)."""
+
+
+@slotted
+class DescribeConsumerGroup:
+    """A request for a consumer group's epochs and members (ConsumerGroupDescribe)."""
+
+    token: object
+    group_id: str
+
+
 OffsetRow = tuple[str, int, int, int, str | None, int | None]
 """One row of `Offsets`."""
 
@@ -183,6 +221,10 @@ class FetchOffsets:
     """(topic, partitions); None for all committed offsets."""
     require_stable: bool = False
     """No offsets that an open transaction may change (KIP-447)."""
+    member_id: str | None = None
+    """The sender, if it is a member of a consumer group (KIP-848)."""
+    member_epoch: int = -1
+    """Its epoch; -1: not a member."""
 
 
 @slotted
@@ -222,6 +264,13 @@ class DeleteOffsets:
 @slotted
 class TopicsDeleted:
     """Topics were deleted; offsets committed for them are deleted, too."""
+
+    topics: Sequence[str]
+
+
+@slotted
+class TopicsChanged:
+    """Topics were created or deleted, or have more partitions or other racks."""
 
     topics: Sequence[str]
 
@@ -342,10 +391,12 @@ GroupEvent = (
     | Sync
     | Heartbeat
     | Leave
+    | ConsumerHeartbeat
     | CommitOffsets
     | CommitInTransaction
     | FetchOffsets
     | DescribeGroup
+    | DescribeConsumerGroup
     | DeleteGroup
     | DeleteOffsets
 )
@@ -356,6 +407,7 @@ Event = (
     | Command
     | ListGroups
     | TopicsDeleted
+    | TopicsChanged
     | TransactionEnded
     | Expired
     | Credited

@@ -17,6 +17,12 @@ class GroupState(StrEnum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     """A new generation waits for its leader's assignments."""
 
+    ASSIGNING = "Assigning"
+    """A consumer group's target assignment is older than the group (KIP-848)."""
+
+    RECONCILING = "Reconciling"
+    """Members of a consumer group move to the target assignment."""
+
     STABLE = "Stable"
     """Members have their assignments."""
 
@@ -27,5 +33,7 @@ class GroupState(StrEnum):
 EMPTY = GroupState.EMPTY
 PREPARING_REBALANCE = GroupState.PREPARING_REBALANCE
 COMPLETING_REBALANCE = GroupState.COMPLETING_REBALANCE
+ASSIGNING = GroupState.ASSIGNING
+RECONCILING = GroupState.RECONCILING
 STABLE = GroupState.STABLE
 DEAD = GroupState.DEAD

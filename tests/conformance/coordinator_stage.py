@@ -101,7 +101,7 @@ class CoordinatorStage(Stage):
         self._alarm: asyncio.TimerHandle | None = None
         self.coordinator = self._driver.coordinator
         settings = Config({"offsets.topic.num.partitions": 1, **config})
-        self.coordinator.settings = group_settings(settings)
+        self.coordinator.settings = group_settings(settings, {})
         events = Events(None)
         events.begin("coordinator stage")
         clock = BrokerClock(self._loop)

@@ -45,8 +45,9 @@ KINDS: tuple[Kind, ...] = (
             "fenced": "another process has its instance id (KIP-345)",
             "inconsistent": "its protocols do not fit the group's",
             "unknown": "its member id is unknown",
-            "unsupported": "kohort has groups of the classic protocol only: it is for a"
-            " group of KIP-848, KIP-932 or KIP-1071",
+            "unsupported": "it is for a share group (KIP-932) or a streams group"
+            " (KIP-1071), which kohort does not have, or for a consumer group (KIP-848)"
+            " where they are disabled",
             "invalid": "the request is invalid: the error says why",
         },
     ),
