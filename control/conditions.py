@@ -19,14 +19,12 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kohort.broker.coordinator.state import STABLE, GroupState
-from kohort.broker.events.render import assigned
 from kohort.control import group_views
 from kohort.control.group_members import MemberName, listed, rows_of
 from kohort.control.states import state_named
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.group import ClassicGroup
-    from kohort.broker.coordinator.classic.member import Member
+    from kohort.broker.coordinator.group import Group, GroupMember
     from kohort.broker.events.delivery.values import Open
     from kohort.broker.events.seen import Seen
     from kohort.broker.notice import Notice
@@ -151,7 +149,7 @@ class Condition:
         return f"group {self.group.group_id!r}"
 
     @property
-    def found(self) -> ClassicGroup | None:
+    def found(self) -> Group | None:
         """The group, if it exists."""
         return group_views.found(self.group.broker, self.group.group_id)
 
@@ -366,17 +364,17 @@ class IsAssigned(Condition):
         if self._member is not None:
             members = _named(group, self._member)
             return any(self._is_right(group, member) for member in members)
-        if group.pending_sync:
+        if not all(map(group.has_partitions, group.members)):
             return False
-        counts = map(_count, group.members.values())
+        counts = [len(group.partitions_of(each)) for each in group.members]
         if self._partitions is not None:
             return sum(counts) == self._partitions
         return bool(group.members) and all(counts)
 
-    def _is_right(self, group: ClassicGroup, member: Member) -> bool:
-        if member.member_id in group.pending_sync:
+    def _is_right(self, group: Group, member: GroupMember) -> bool:
+        if not group.has_partitions(member.member_id):
             return False
-        count = _count(member)
+        count = len(group.partitions_of(member.member_id))
         return count > 0 if self._partitions is None else count == self._partitions
 
     def now(self) -> str:
@@ -555,10 +553,11 @@ def _whose(name: MemberName | None) -> str:
     return repr(name if isinstance(name, str) else name.member_id)
 
 
-def _named(group: ClassicGroup, name: MemberName) -> list[Member]:
+def _named(group: Group, name: MemberName) -> list[GroupMember]:
     """The members that match a name; a function is called after all have synced."""
     if callable(name):
-        rows = [] if group.pending_sync else rows_of(group)
+        is_ready = all(map(group.has_partitions, group.members))
+        rows = rows_of(group) if is_ready else []
         return [group.members[row.member_id] for row in rows if name(row)]
     if not isinstance(name, str):
         name = name.member_id
@@ -568,11 +567,7 @@ def _named(group: ClassicGroup, name: MemberName) -> list[Member]:
     return [each for each in group.members.values() if each.client.id == name]
 
 
-def _count(member: Member) -> int:
-    return len(assigned(member.assignment))
-
-
-def _called(member: Member) -> str:
+def _called(member: GroupMember) -> str:
     name = member.group_instance_id or member.client.id or member.member_id
     return name if name == member.member_id else f"{name} ({member.member_id})"
 

@@ -40,8 +40,8 @@ from kohort.control.power import PowerError, UnknownGroupError, next_node
 from kohort.control.verbs import PATIENCE_S
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.group import ClassicGroup
     from kohort.broker.coordinator.events import Command
+    from kohort.broker.coordinator.group import Group as Coordinated
     from kohort.broker.events.delivery.values import Delivery
     from kohort.broker.server import Broker
     from kohort.broker.shards.group_shard import GroupShard
@@ -100,7 +100,7 @@ class Group(GroupVerbs):
         return shards.for_id(self.group_id) if len(shards) else None
 
     @property
-    def _found(self) -> ClassicGroup | None:
+    def _found(self) -> Coordinated | None:
         return group_views.found(self.broker, self.group_id)
 
     @property
@@ -153,10 +153,12 @@ class Group(GroupVerbs):
         return GroupShown(
             group=self.group_id,
             state=self.state,
+            type=None if group is None else cast(Any, group.type),
             generation=self.generation,
+            assignment_epoch=getattr(group, "assignment_epoch", None),
             protocol_type=None if group is None else group.protocol_type,
             protocol=None if group is None else group.protocol_name,
-            leader=None if group is None else group.leader,
+            leader=getattr(group, "leader", None),
             coordinator=self.coordinator,
             held=cast(Any, self.held),  # as `hold` checks
             max_size=self.max_size,
@@ -170,7 +172,7 @@ class Group(GroupVerbs):
     def _member(self, member: MemberName | None, named: Named) -> MemberRow:
         return find(self._existing(), member, **named)
 
-    def _existing(self) -> ClassicGroup:
+    def _existing(self) -> Coordinated:
         group = self._found
         if group is not None:
             return group

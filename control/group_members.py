@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from kohort.broker.coordinator.classic.group import ClassicGroup
-from kohort.broker.coordinator.classic.member import Member
+from kohort.broker.coordinator.classic.member import Member as ClassicMember
+from kohort.broker.coordinator.consumer.group import ConsumerGroup
+from kohort.broker.coordinator.group import Group, GroupMember
 from kohort.broker.notice import Who
 from kohort.control.group_views import by_topic
 
 MOST_LISTED = 10
 """Most names that an error lists."""
+
+
+Step = Literal["stable", "unrevoked_partitions", "unreleased_partitions", "unknown"]
+"""Kafka's names of the states of a member of a consumer group."""
 
 
 class UnknownMemberError(LookupError):
@@ -31,8 +37,14 @@ class MemberRow:
         is_muted: its requests do not renew its session.
         is_pending: it has an id, and has not joined yet (KIP-394).
         waits_for: its request that waits for an answer, "join" or "sync"; None: none.
+        epoch: its epoch in a consumer group (KIP-848), -2 while a static one is away;
+            None in a classic group.
+        step: its step towards `target`: "stable" (it has all of it),
+            "unrevoked_partitions" (it has to give up others first) or
+            "unreleased_partitions" (other members hold some); None in a classic group.
         assignment: its partitions by topic, in order; empty if its assignor is not
             one of consumers.
+        target: its partitions of a consumer group's target assignment, likewise.
     """
 
     member_id: str
@@ -42,11 +54,18 @@ class MemberRow:
     is_muted: bool = False
     is_pending: bool = False
     waits_for: Literal["join", "sync"] | None = None
+    epoch: int | None = None
+    step: Step | None = None
     assignment: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    target: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The same as JSON's types."""
         return asdict(self)
+
+
+Held = Literal["PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"]
+"""The states in which a group can be held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +75,10 @@ class GroupShown:
     Attributes:
         group: its id.
         state: Kafka's name; "Dead": the group is unknown, so far.
-        generation: -1 for an unknown group.
+        type: "classic" or "consumer" (KIP-848); None for an unknown group.
+        generation: the generation or the group epoch; -1 for an unknown group.
+        assignment_epoch: the epoch of a consumer group's target assignment; None in a
+            classic group.
         protocol_type: as its members joined with.
         protocol: the assignor, for consumers.
         leader: the member id of the leader.
@@ -70,12 +92,14 @@ class GroupShown:
 
     group: str
     state: str
+    type: Literal["classic", "consumer"] | None
     generation: int
+    assignment_epoch: int | None
     protocol_type: str | None
     protocol: str | None
     leader: str | None
     coordinator: int
-    held: Literal["PreparingRebalance", "CompletingRebalance"] | None
+    held: Held | None
     max_size: int | None
     rebalances: int
     members: list[MemberRow]
@@ -87,22 +111,31 @@ MemberName = str | MemberRow | Callable[[MemberRow], object]
 order; or one of `Group.members`; or a function that is true for one of them."""
 
 
-def rows_of(group: ClassicGroup) -> list[MemberRow]:
+def rows_of(group: Group) -> list[MemberRow]:
     """The members of a group, in Kafka's order."""
-    return [_row(member) for member in group.ordered()]
+    return [_row(group, member) for member in group.ordered()]
 
 
-def pending_rows_of(group: ClassicGroup) -> list[MemberRow]:
+def pending_rows_of(group: Group) -> list[MemberRow]:
     """The pending members of a group."""
+    if not isinstance(group, ClassicGroup):
+        return []
     return [_pending_row(each.identity) for each in group.pending_members.values()]
 
 
-def _row(member: Member) -> MemberRow:
+def _row(group: Group, member: GroupMember) -> MemberRow:
     waits_for: Literal["join", "sync"] | None = None
-    if member.join_token is not None:
-        waits_for = "join"
-    elif member.sync_token is not None:
-        waits_for = "sync"
+    epoch = step = None
+    target: Mapping[str, Sequence[int]] = {}
+    if isinstance(member, ClassicMember):
+        if member.join_token is not None:
+            waits_for = "join"
+        elif member.sync_token is not None:
+            waits_for = "sync"
+    elif isinstance(group, ConsumerGroup):
+        found = group.members[member.member_id]
+        epoch, step = found.epoch, cast(Step, found.state.name.lower())
+        target = by_topic(group.target_of(member.member_id))
     return MemberRow(
         member.member_id,
         member.group_instance_id,
@@ -110,7 +143,10 @@ def _row(member: Member) -> MemberRow:
         member.client.host,
         is_muted=member.is_muted,
         waits_for=waits_for,
-        assignment=by_topic(member.assignment),
+        epoch=epoch,
+        step=step,
+        assignment=by_topic(group.partitions_of(member.member_id)),
+        target=target,
     )
 
 
@@ -121,7 +157,7 @@ def _pending_row(who: Who) -> MemberRow:
 
 
 def find(
-    group: ClassicGroup,
+    group: Group,
     name: MemberName | None = None,
     *,
     member_id: str | None = None,
@@ -180,7 +216,7 @@ def _fits(
     return all(getattr(row, key) == value for key, value in wanted.items())
 
 
-def _no_member(group: ClassicGroup, said: str) -> str:
+def _no_member(group: Group, said: str) -> str:
     rows = [*rows_of(group), *pending_rows_of(group)]
     none = f"group {group.group_id!r} has no member"
     none += f" {said}" if said else " that matches the function"
@@ -189,7 +225,7 @@ def _no_member(group: ClassicGroup, said: str) -> str:
     return f"{none}; its members are: {listed(map(_shown, rows))}"
 
 
-def _several(group: ClassicGroup, found: Sequence[MemberRow], said: str) -> str:
+def _several(group: Group, found: Sequence[MemberRow], said: str) -> str:
     fit = f"{said} matches" if said else "the function matches"
     fit += f" {len(found)} members of group {group.group_id!r}"
     return f"{fit}: {listed(map(_shown, found))}"

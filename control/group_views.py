@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Self
 
 from kohort.broker.coordinator.appends import committed_offsets
-from kohort.broker.coordinator.classic.group import ClassicGroup, find
-from kohort.broker.events.render import assigned
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.member import Member
     from kohort.broker.coordinator.committed import OffsetEntry
     from kohort.broker.coordinator.coordinator import Coordinator
+    from kohort.broker.coordinator.group import Group, GroupMember
     from kohort.broker.events.delivery.partition import PartitionDelivery
     from kohort.broker.log.partition import Partition as Log
     from kohort.broker.server import Broker
@@ -29,10 +27,10 @@ def coordinator_of(broker: Broker, group_id: str) -> Coordinator | None:
     return None if driver is None else driver.coordinator
 
 
-def found(broker: Broker, group_id: str) -> ClassicGroup | None:
+def found(broker: Broker, group_id: str) -> Group | None:
     """The group in its coordinator; None if it does not exist."""
     coordinator = coordinator_of(broker, group_id)
-    return None if coordinator is None else find(coordinator.groups, group_id)
+    return None if coordinator is None else coordinator.groups.get(group_id)
 
 
 def committed(broker: Broker, group_id: str) -> dict[Partition, int]:
@@ -181,19 +179,19 @@ def assignment(broker: Broker, group_id: str) -> dict[str, dict[str, list[int]]]
     times = Counter(map(_name, members))
     return {
         _name(member) if times[_name(member)] == 1 else member.member_id: by_topic(
-            member.assignment
+            group.partitions_of(member.member_id)
         )
         for member in members
     }
 
 
-def _name(member: Member) -> str:
+def _name(member: GroupMember) -> str:
     return member.group_instance_id or member.client.id or member.member_id
 
 
-def by_topic(data: bytes) -> dict[str, list[int]]:
-    """The partitions of an assignment by topic, both in order."""
+def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    """Partitions by topic, both in order."""
     topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(assigned(data)):
+    for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
     return topics

@@ -95,6 +95,17 @@ def decode_assignment(data: bytes) -> Assignment:
     return message
 
 
+def assigned_partitions(data: bytes) -> set[tuple[str, int]]:
+    """The (topic, partition) of an assignment; none if it is not a consumer's."""
+    if not data:
+        return set()
+    try:
+        parts = decode_assignment(data).assigned_partitions
+    except WireError:
+        return set()
+    return {(part.topic, p) for part in parts for p in part.partitions}
+
+
 def encode(message: Subscription | Assignment, version: int = NEWEST) -> bytes:
     """The bytes of a subscription or an assignment, version first."""
     cls: type = type(message)

@@ -251,9 +251,9 @@ def _reads(group: Group | None) -> bool:
     """Returns whether a group subscribes to the topic or has committed to it."""
     if group is not None and any(topic == EVENTS_TOPIC for topic, _ in group.offsets):
         return True
-    return isinstance(group, ClassicGroup) and any(
-        _subscribes(member.protocols) for member in group.members.values()
-    )
+    if not isinstance(group, ClassicGroup):
+        return group is not None and group.is_subscribed_to(EVENTS_TOPIC)
+    return any(_subscribes(member.protocols) for member in group.members.values())
 
 
 def _subscribes(protocols: Protocols) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import ClassVar, Protocol
 
 from kohort.broker.coordinator.committed import (
@@ -48,6 +49,18 @@ class GroupMember(Protocol):
     def identity(self) -> Who:
         """Its ids and client, for notices."""
 
+    @property
+    def is_muted(self) -> bool:
+        """Nothing that it sends counts as a sign of life."""
+
+    @property
+    def session_timeout(self) -> float:
+        """In seconds."""
+
+    @property
+    def deadline(self) -> float:
+        """When its session ends, in seconds since the epoch; infinity: never."""
+
 
 class Group(ABC):
     """A group of any protocol, with its offsets.
@@ -61,6 +74,7 @@ class Group(ABC):
         protocol_type: None for a group that has only ever had offsets.
         protocol_name: its assignor, for consumers.
         members: by id.
+        static_members: member ids by instance id (KIP-345).
         committed: see `offsets`.
         expire_ms: the expiry of an offset, if its commit set one.
         pending: offsets of open transactions; see `kohort.broker.coordinator.pending`.
@@ -74,6 +88,7 @@ class Group(ABC):
     previous_state: GroupState
     protocol_type: str | None
     protocol_name: str | None
+    static_members: dict[str, str]
 
     def __init__(self, group_id: str) -> None:
         """Creates a group without offsets."""
@@ -91,6 +106,25 @@ class Group(ABC):
     @abstractmethod
     def members(self) -> Mapping[str, GroupMember]:
         """The members by id."""
+
+    @abstractmethod
+    def ordered(self) -> Iterable[GroupMember]:
+        """The members, in Kafka's order."""
+
+    @abstractmethod
+    def partitions_of(self, member_id: str) -> AbstractSet[tuple[str, int]]:
+        """The (topic, partition) of a member.
+
+        None without an assignment, or if its assignor is not one of consumers.
+        """
+
+    @abstractmethod
+    def has_partitions(self, member_id: str) -> bool:
+        """Returns whether a member has its latest assignment, in a Stable group."""
+
+    @abstractmethod
+    def subscribed_topics(self) -> AbstractSet[str] | None:
+        """The topics that members consume; None if unknown."""
 
     @abstractmethod
     def sessions(self) -> Iterable[str]:

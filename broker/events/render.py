@@ -15,7 +15,7 @@ from kohort.broker.clock import ns
 from kohort.broker.notice import Notice
 from kohort.protocol.consumer import (
     PROTOCOL_TYPE,
-    decode_assignment,
+    assigned_partitions,
     decode_subscription,
 )
 from kohort.protocol.messages import WireError
@@ -71,19 +71,8 @@ def _parts(pairs: Iterable[tuple[str, int]]) -> Parts:
     return [{"topic": t, "partitions": p} for t, p in by_topic.items()]
 
 
-def assigned(data: bytes) -> set[tuple[str, int]]:
-    """The partitions of an assignment; none if it is not the consumer protocol's."""
-    if not data:
-        return set()
-    try:
-        parts = decode_assignment(data).assigned_partitions
-    except WireError:
-        return set()
-    return {(part.topic, p) for part in parts for p in part.partitions}
-
-
 def _owned(raw: bytes | AbstractSet[tuple[str, int]]) -> AbstractSet[tuple[str, int]]:
-    return assigned(raw) if isinstance(raw, bytes) else raw
+    return assigned_partitions(raw) if isinstance(raw, bytes) else raw
 
 
 def _partitions_changed(fields: Fields, _: float) -> Fields:

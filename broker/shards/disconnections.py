@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kohort.broker.notice import Notice
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.group import ClassicGroup
-    from kohort.broker.coordinator.classic.member import Member
+    from kohort.broker.coordinator.group import Group, GroupMember
 
 MOST_MEMBERS: Final = 1_000
 """Members remembered per connection; a client has one. The oldest are dropped."""
@@ -24,7 +23,7 @@ MOST_AWAY: Final = 10_000
 
 _Key = tuple[str, str]
 """Group id, member id."""
-Find = Callable[[str, str], "tuple[int, ClassicGroup, Member] | None"]
+Find = Callable[[str, str], "tuple[int, Group, GroupMember] | None"]
 """Finds a member by the two: its coordinator's node, its group, and itself."""
 
 

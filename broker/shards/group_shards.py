@@ -29,9 +29,7 @@ from kohort.broker.topics.topic import OFFSETS_TOPIC, Topic
 from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.group import ClassicGroup
-    from kohort.broker.coordinator.classic.member import Member
-    from kohort.broker.coordinator.group import Group
+    from kohort.broker.coordinator.group import Group, GroupMember
     from kohort.broker.coordinator.load import Loading
     from kohort.broker.log.ended_transactions import EndMarker
     from kohort.broker.log.partition import Partition
@@ -281,12 +279,10 @@ class GroupShards(Shards["GroupShard"]):
 
     def _find_member(
         self, group_id: str, member_id: str
-    ) -> tuple[int, ClassicGroup, Member] | None:
+    ) -> tuple[int, Group, GroupMember] | None:
         """A member, its group, and the node of its coordinator."""
-        from kohort.broker.coordinator.classic.group import find
-
         shard = self._of_group.get(group_id)
-        group = None if shard is None else find(shard.groups, group_id)
+        group = None if shard is None else shard.groups.get(group_id)
         member = None if group is None else group.members.get(member_id)
         if shard is None or group is None or member is None:
             return None

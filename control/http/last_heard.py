@@ -7,13 +7,13 @@ open.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any, Final
 
 from kohort.broker.clock import ns
 from kohort.broker.cluster.cluster import Cluster
-from kohort.broker.coordinator.classic.group import ClassicGroup
-from kohort.broker.coordinator.classic.member import NEVER
+from kohort.broker.coordinator.group import Group
 
 MOST_ROWS: Final = 5_000
 """Most members of one sample; the others come with the next one."""
@@ -45,7 +45,7 @@ class LastHeard:
         for group in self._found():
             for member in group.members.values():
                 # Before its first answer a member sends no heartbeats.
-                if member.is_new or member.deadline == NEVER:
+                if member.deadline == math.inf or getattr(member, "is_new", False):
                     continue
                 key = group.group_id, member.member_id
                 # While the clock is moved, members are credited with later signs.
@@ -62,10 +62,9 @@ class LastHeard:
         self._known = heard_of
         return {"time_ns": ns(now), "members": rows}
 
-    def _found(self) -> list[ClassicGroup]:
+    def _found(self) -> list[Group]:
         return [
             group
             for group in self._cluster.shards.groups()
-            if isinstance(group, ClassicGroup)
-            and (not self._groups or group.group_id in self._groups)
+            if not self._groups or group.group_id in self._groups
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from kohort.broker.coordinator.classic.member import Member, PendingMember, Protocols
@@ -30,7 +31,11 @@ from kohort.broker.coordinator.state import (
 from kohort.broker.notice import Client
 from kohort.broker.runtime.events import TimerKey
 from kohort.broker.runtime.java_hash import buckets_for, spread
-from kohort.protocol.consumer import PROTOCOL_TYPE, Subscription
+from kohort.protocol.consumer import (
+    PROTOCOL_TYPE,
+    Subscription,
+    assigned_partitions,
+)
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError, codec
 
@@ -438,6 +443,14 @@ class ClassicGroup(Group):
             self._subscribed = _topics(entry[2] for entry in self._subscriptions)
             self._subscriptions = None
         return self._subscribed
+
+    def partitions_of(self, member_id: str) -> AbstractSet[tuple[str, int]]:
+        """The (topic, partition) of a member."""
+        return assigned_partitions(self.members[member_id].assignment)
+
+    def has_partitions(self, member_id: str) -> bool:
+        """Returns whether a member has synced, in a Stable group."""
+        return self.state is STABLE and member_id not in self.pending_sync
 
     # -- offsets and deletion
 

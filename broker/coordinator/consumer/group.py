@@ -9,6 +9,7 @@ it. Everything else is computed from that state, or is a timer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Final, NamedTuple
 
 from kohort.broker.coordinator.consumer.member import Member, MemberState
@@ -335,6 +336,32 @@ class ConsumerGroup(Group):
         self.previous_state, self.state = self.state, state
 
     # -- members
+
+    def ordered(self) -> Iterable[Member]:
+        """The members, in the order in which they joined."""
+        return self.members.values()
+
+    def partitions_of(self, member_id: str) -> AbstractSet[tuple[str, int]]:
+        """The (topic, partition) that a member may read."""
+        return self.named(self.members[member_id].assigned)
+
+    def target_of(self, member_id: str) -> AbstractSet[tuple[str, int]]:
+        """The (topic, partition) of a member in the target assignment."""
+        return self.named(by_topic(self.targets.get(member_id, ())))
+
+    def named(
+        self, partitions: Mapping[bytes, Iterable[int]]
+    ) -> AbstractSet[tuple[str, int]]:
+        """Returns partitions by topic in place of its id; a deleted topic has none."""
+        found = ((self.topics.with_id(each), ids) for each, ids in partitions.items())
+        return {(t.name, p) for t, ids in found if t is not None for p in ids}
+
+    def has_partitions(self, member_id: str) -> bool:
+        """Returns whether a member has its partitions of the target assignment."""
+        is_current = self.state in {STABLE, RECONCILING}
+        return is_current and self.members[member_id].is_reconciled(
+            self.assignment_epoch
+        )
 
     def sessions(self) -> Iterable[str]:
         """The ids of members."""
