@@ -26,6 +26,7 @@ from kohort.broker.cluster.producer_ids import ProducerIds
 from kohort.broker.cluster.quotas import Quotas
 from kohort.broker.cluster.resource_configs import ResourceConfigs
 from kohort.broker.cluster.scram import Scram
+from kohort.broker.cluster.topics_image import ClusterTopics
 from kohort.broker.config import Config
 from kohort.broker.events.bus import Events
 from kohort.broker.flow_control import Unread
@@ -40,7 +41,6 @@ from kohort.broker.shards.first_use import FirstUse
 from kohort.broker.shards.group_shards import GroupShards
 from kohort.broker.shards.transaction_shards import TransactionShards
 from kohort.broker.topics.automatic import automatic
-from kohort.broker.topics.image import ClusterTopics
 from kohort.broker.topics.placement import spread
 from kohort.broker.topics.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic
 from kohort.broker.topics.topics import Topics
