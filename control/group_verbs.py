@@ -41,13 +41,17 @@ else:
     MemberName = Name  # HTTP and the command line know names only
 
 
-HeldState = Annotated[str, ("PreparingRebalance", "CompletingRebalance")]
+HeldState = Annotated[
+    str, ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+]
 State = Annotated[
     str,
     (
         "Empty",
         "PreparingRebalance",
         "CompletingRebalance",
+        "Assigning",
+        "Reconciling",
         "Stable",
         "Dead",
     ),
@@ -193,6 +197,59 @@ class GroupVerbs(CoordinatedVerbs):
         self._perform(events.Unmute, row.member_id)
         return row
 
+    # -- power over members of consumer groups
+
+    @verb("{member} is fenced in group {group}")
+    def fence(
+        self, /, member: MemberName | None = None, **named: Unpack[Named]
+    ) -> MemberRow:
+        """Fences a member of a consumer group (KIP-848).
+
+        Its next heartbeat fails with FENCED_MEMBER_EPOCH. A client then gives up its
+        partitions and joins again under the same member id.
+
+        Args:
+            member: its member id, group.instance.id or client.id, tried in this order.
+            named: as for `kick`, and so are the result and the errors; a member of a
+                classic group is a `PowerError`.
+        """
+        row = self._member(member, named)
+        self._perform(events.Fence, row.member_id)
+        return row
+
+    @verb("the reconciliation of {member} in group {group} is held")
+    def hold_reconciliation(
+        self, /, member: MemberName | None = None, **named: Unpack[Named]
+    ) -> MemberRow:
+        """Holds one member of a consumer group between its epoch and the target's.
+
+        It keeps its partitions and its epoch, and its heartbeats are answered. Other
+        members wait for the partitions that it would give up. A member that left, or
+        was removed, is no longer held.
+
+        Args:
+            member: its member id, group.instance.id or client.id, tried in this order.
+            named: as for `fence`, and so are the result and the errors.
+        """
+        row = self._member(member, named)
+        self._perform(events.HoldReconciliation, row.member_id)
+        return row
+
+    @verb("the reconciliation of {member} in group {group} goes on")
+    def release_reconciliation(
+        self, /, member: MemberName | None = None, **named: Unpack[Named]
+    ) -> MemberRow:
+        """Lets a member go on to its target assignment with its next heartbeat.
+
+        Args:
+            member: its member id, group.instance.id or client.id, tried in this order.
+            named: as for `fence`, and so are the result and the errors; a member that
+                is not held is a `PowerError`.
+        """
+        row = self._member(member, named)
+        self._perform(events.ReleaseReconciliation, row.member_id)
+        return row
+
     # -- power over the group
 
     @verb("group {group} rebalances; {now}")
@@ -220,8 +277,10 @@ class GroupVerbs(CoordinatedVerbs):
 
         Args:
             state: PreparingRebalance (joins wait) or CompletingRebalance (syncs wait);
-                by default the one of the two that the group is in, else
-                PreparingRebalance.
+                in a consumer group Assigning (no target assignment is computed) or
+                Reconciling (members keep their partitions), and its heartbeats are
+                answered. By default the one of them that the group is in, else the
+                first.
 
         Raises:
             PowerError: a group cannot be held in that state.

@@ -114,6 +114,9 @@ class Group(Proxy[BrokerGroup]):
     expire = call(BrokerGroup.expire)
     mute = call(BrokerGroup.mute)
     unmute = call(BrokerGroup.unmute)
+    fence = call(BrokerGroup.fence)
+    hold_reconciliation = call(BrokerGroup.hold_reconciliation)
+    release_reconciliation = call(BrokerGroup.release_reconciliation)
     rebalance = call(BrokerGroup.rebalance)
     hold = call(BrokerGroup.hold)
     release = call(BrokerGroup.release)
@@ -220,3 +223,15 @@ class GroupMember:
     def unmute(self) -> MemberRow:
         """See `Group.unmute`."""
         return self._group.unmute(self._name)
+
+    def fence(self) -> MemberRow:
+        """See `Group.fence`."""
+        return self._group.fence(self._name)
+
+    def hold_reconciliation(self) -> MemberRow:
+        """See `Group.hold_reconciliation`."""
+        return self._group.hold_reconciliation(self._name)
+
+    def release_reconciliation(self) -> MemberRow:
+        """See `Group.release_reconciliation`."""
+        return self._group.release_reconciliation(self._name)

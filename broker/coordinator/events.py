@@ -349,8 +349,8 @@ class HoldGroup:
     token: object
     group_id: str
     state: GroupState | None = None
-    """PreparingRebalance or CompletingRebalance; None: the one of them that the group
-    is in, else PreparingRebalance."""
+    """PreparingRebalance or CompletingRebalance, in a consumer group Assigning or
+    Reconciling; None: the one of them that the group is in, else the first."""
 
 
 @slotted
@@ -371,7 +371,39 @@ class LimitGroup:
     """Members; None: ``group.max.size`` applies again."""
 
 
-MemberCommand = Kick | Expire | Mute | Unmute
+@slotted
+class Fence:
+    """Fences a member of a consumer group: its next heartbeat fails (KIP-848).
+
+    The error is FENCED_MEMBER_EPOCH, until it joins with epoch 0.
+    """
+
+    token: object
+    group_id: str
+    member_id: str
+
+
+@slotted
+class HoldReconciliation:
+    """Holds a member of a consumer group at its present partitions and epoch."""
+
+    token: object
+    group_id: str
+    member_id: str
+
+
+@slotted
+class ReleaseReconciliation:
+    """Lets a member's next heartbeat go on to its target assignment."""
+
+    token: object
+    group_id: str
+    member_id: str
+
+
+MemberCommand = (
+    Kick | Expire | Mute | Unmute | Fence | HoldReconciliation | ReleaseReconciliation
+)
 Command = MemberCommand | TriggerRebalance | HoldGroup | ReleaseGroup | LimitGroup
 """Commands of tests and operators; they are not part of Kafka's protocol."""
 

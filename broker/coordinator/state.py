@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class GroupState(StrEnum):
@@ -37,3 +38,11 @@ ASSIGNING = GroupState.ASSIGNING
 RECONCILING = GroupState.RECONCILING
 STABLE = GroupState.STABLE
 DEAD = GroupState.DEAD
+
+ANY_HOLDABLE: Final = (
+    PREPARING_REBALANCE,
+    COMPLETING_REBALANCE,
+    ASSIGNING,
+    RECONCILING,
+)
+"""The states in which a group of any protocol can be held."""

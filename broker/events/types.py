@@ -319,6 +319,9 @@ class Commanded(Common):
     cause: Literal[
         "kick",
         "expire",
+        "fence",
+        "hold_reconciliation",
+        "release_reconciliation",
         "mute",
         "unmute",
         "rebalance",

@@ -35,6 +35,7 @@ from kohort.broker.coordinator.events import (
 from kohort.broker.coordinator.notices import commanded
 from kohort.broker.coordinator.room import Groups
 from kohort.broker.coordinator.state import (
+    ANY_HOLDABLE,
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
@@ -229,8 +230,9 @@ def hold(turn: Turn, groups: Groups, event: HoldGroup) -> None:
     if state is None:
         is_holdable = group is not None and group.state in HOLDABLE
         state = group.state if group and is_holdable else PREPARING_REBALANCE
-    if state not in HOLDABLE:
-        states = " or ".join(HOLDABLE)
+    # A group that does not exist yet may become one of another protocol.
+    if state not in HOLDABLE and (group is not None or state not in ANY_HOLDABLE):
+        states = " or ".join(HOLDABLE if group is not None else ANY_HOLDABLE)
         _refuse(turn, event, f"a group can be held in {states}, not in {state}")
         return
     commanded(turn, groups, event, "hold", held_in=state.value)

@@ -48,6 +48,7 @@ from kohort.broker.coordinator.topics import TopicsImage
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.errors import ErrorCode
 
+_FENCED = "A test fenced the member. It must abandon all its partitions and rejoin."
 LEAVING = (-1, AWAY)
 """Epochs of members that leave."""
 
@@ -232,6 +233,8 @@ def _check_epoch(member: Member, event: ConsumerHeartbeat) -> Refusal | None:
     not have got the response with its new epoch.
     """
     received, known = event.member_epoch, member.epoch
+    if member.is_fenced and received:
+        return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, _FENCED)
     if not received or received == known:
         return None
     is_lost_response = (
@@ -275,6 +278,7 @@ def _advance(
         sessions.end(turn, group, before.replaced)
     if not event.member_epoch:
         member.heard_on(event.client.connection)
+        member.is_fenced = False
         notices.member_joined(turn, group, member, before.is_new, before.replaced)
     elif member.topics != frozenset(before.stated.subscribed_topics):
         notices.subscription_changed(turn, group, member)
@@ -331,6 +335,7 @@ def hear(
         or event.group_instance_id not in (None, member.group_instance_id)
         or not _is_same_client(event, member.says)
         or member.is_muted
+        or member.is_fenced
     ):
         return None
     timeout = configs.session_timeout_ms(coordinator.settings, group.group_id) / 1000

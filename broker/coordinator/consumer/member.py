@@ -60,6 +60,7 @@ class Member:
             assigned.
         revoking: the partitions that it has to give up, likewise.
         connection: the connection of its latest join; None if unknown.
+        is_fenced: its heartbeats fail until it joins again: a test fenced it.
         is_muted: nothing that it sends counts as a sign of life.
         session_timeout: in seconds.
         deadline: when its session ends, unless it shows a sign of life.
@@ -76,6 +77,7 @@ class Member:
         "connection",
         "current",
         "deadline",
+        "is_fenced",
         "is_muted",
         "member_id",
         "revoke_by",
@@ -95,6 +97,7 @@ class Member:
         self.assigned: Epochs = {}
         self.revoking: Epochs = {}
         self.connection: int | None = None
+        self.is_fenced = False
         self.is_muted = False
         self.session_timeout = 0.0
         self.session_key: TimerKey = ("session", group_id, member_id)

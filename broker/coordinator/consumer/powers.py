@@ -17,12 +17,15 @@ from kohort.broker.coordinator.consumer.member import Member
 from kohort.broker.coordinator.events import (
     Command,
     Expire,
+    Fence,
     HoldGroup,
+    HoldReconciliation,
     Kick,
     LimitGroup,
     MemberCommand,
     Mute,
     ReleaseGroup,
+    ReleaseReconciliation,
     TriggerRebalance,
     Unmute,
 )
@@ -102,11 +105,55 @@ def unmute(turn: Turn, groups: Groups, event: Unmute) -> None:
     turn.reply(event.token, _DONE)
 
 
+def fence(turn: Turn, groups: Groups, event: Fence) -> None:
+    """Makes a member's heartbeats fail until it joins again; it keeps its partitions.
+
+    They are its own until it is back: then it is given them anew.
+    """
+    found = _find(turn, groups, event)
+    if found is None:
+        return
+    group, member = found
+    commanded(turn, groups, event, "fence", member.identity)
+    member.is_fenced = True
+    turn.reply(event.token, _DONE)
+
+
+def hold_reconciliation(turn: Turn, groups: Groups, event: HoldReconciliation) -> None:
+    """Keeps a member at its partitions and its epoch; its heartbeats are answered."""
+    found = _find(turn, groups, event)
+    if found is None:
+        return
+    group, member = found
+    commanded(turn, groups, event, "hold_reconciliation", member.identity)
+    turn.lasting.hold_reconciliation(group.group_id, member.member_id)
+    turn.reply(event.token, _DONE)
+
+
+def release_reconciliation(
+    turn: Turn, groups: Groups, event: ReleaseReconciliation
+) -> None:
+    """Lets a member go on with its next heartbeat."""
+    found = _find(turn, groups, event)
+    if found is None:
+        return
+    group, member = found
+    if turn.lasting.is_reconciled(group.group_id, member.member_id):
+        _refuse(turn, event, "the member's reconciliation is not held")
+        return
+    commanded(turn, groups, event, "release_reconciliation", member.identity)
+    turn.lasting.release_reconciliation(group.group_id, member.member_id)
+    turn.reply(event.token, _DONE)
+
+
 def _find(
     turn: Turn, groups: Groups, event: MemberCommand
 ) -> tuple[ConsumerGroup, Member] | None:
     """Returns the group and the member of a command; refuses it if one is missing."""
     group = find(groups, event.group_id)
+    if group is None and event.group_id in groups:
+        _refuse(turn, event, "it is a classic group; its members have no epochs")
+        return None
     member = None if group is None else group.members.get(event.member_id)
     if group is None or member is None:
         _refuse(turn, event, f"there is no member {event.member_id!r}")

@@ -60,7 +60,9 @@ def reconcile(
     if not has_other_topics and member.is_reconciled(group.assignment_epoch):
         return None
     step = _Step(group, member, owned)
-    if group.state is RECONCILING and turn.is_held(group):
+    is_held = group.state is RECONCILING and turn.is_held(group)
+    is_free = turn.lasting.is_reconciled(group.group_id, member.member_id)
+    if is_held or not is_free:
         # A member that joins needs an epoch; it gets no partitions.
         if not member.epoch:
             change.move(member.member_id, step.wait())

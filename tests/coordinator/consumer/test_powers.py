@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from tests.coordinator.consumer.context import Scene
 
+from kohort.broker.coordinator.events import (
+    Fence,
+    HoldReconciliation,
+    ReleaseReconciliation,
+)
 from kohort.protocol.errors import ErrorCode
 
 
@@ -127,3 +132,72 @@ def test_a_limit_counts_in_place_of_the_setting() -> None:
     assert scene.limit(0) == "a limit of 0 members: it must be at least 1"
     scene.limit(None)
     assert scene.consumer("C", "t").join().error_code == 0
+
+
+def test_a_fenced_member_joins_again_under_its_id() -> None:
+    """Its partitions stay its own until it is back."""
+    scene = Scene()
+    scene.topic()
+    a, b = scene.settled("A", "B")
+    assert scene.command(Fence, a.member_id) is None
+    assert a.beat().error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert a.beat(epoch=99).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    b.beat()
+    assert b.assigned == {"t": [1]}
+    assert (a.join().error_code, a.assigned) == (0, {"t": [0]})
+    assert a.beat().error_code == 0
+    assert scene.event("commanded")["cause"] == "fence"
+
+
+def test_one_member_is_held_between_its_epoch_and_the_targets() -> None:
+    """A newcomer waits for the partitions that it would give up."""
+    scene = Scene()
+    scene.topic()
+    (a,) = scene.settled("A")
+    scene.command(HoldReconciliation, a.member_id)
+    b = scene.consumer("B", "t")
+    b.join()
+    scene.settle(a, b)
+    assert (a.epoch, a.assigned, b.epoch, b.assigned) == (2, {"t": [0, 1]}, 3, {})
+    reconciled = scene.event("member_reconciled")
+    assert (reconciled["member_id"], reconciled["holders"]) == (
+        b.member_id,
+        [a.member_id],
+    )
+    assert scene.command(ReleaseReconciliation, a.member_id) is None
+    scene.settle(a, b)
+    assert (a.epoch, a.assigned, b.assigned) == (3, {"t": [0]}, {"t": [1]})
+    not_held = "the member's reconciliation is not held"
+    assert scene.command(ReleaseReconciliation, a.member_id) == not_held
+
+
+def test_a_held_member_that_goes_is_held_no_more() -> None:
+    """Nothing is left of the hold."""
+    scene = Scene()
+    scene.topic()
+    a, _ = scene.settled("A", "B")
+    scene.command(HoldReconciliation, a.member_id)
+    a.leave()
+    assert scene.lasting.unreconciled == {}
+
+
+def test_members_of_classic_groups_have_no_epochs() -> None:
+    """They are neither fenced by one, nor reconciled."""
+    scene = Scene()
+    (a,) = scene.stable_group("A")
+    for command in (Fence, HoldReconciliation, ReleaseReconciliation):
+        refusal = scene.command(command, a.member_id)
+        assert refusal == "it is a classic group; its members have no epochs"
+
+
+def test_a_hold_in_advance_is_one_of_either_protocol() -> None:
+    """The group need not exist yet."""
+    scene = Scene()
+    scene.topic()
+    assert scene.hold("Reconciling") is None
+    a, b = scene.consumer("A", "t"), scene.consumer("B", "t")
+    a.join()
+    b.join()
+    scene.settle(a, b)
+    assert (scene.group.state, a.assigned, b.assigned) == ("Reconciling", {}, {})
+    assert "not in Stable" in (Scene().hold("Stable") or "")
