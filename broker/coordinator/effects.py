@@ -215,6 +215,7 @@ _NEEDS_GROUP_ID = (
     Heartbeat,
     Leave,
     DeleteOffsets,
+    DescribeConsumerGroup,
 )
 """Events without a group id that Kafka refuses before it looks for a coordinator."""
 
