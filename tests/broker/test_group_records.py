@@ -101,8 +101,8 @@ MEMBER = st.tuples(
     st.binary(max_size=100),
     st.binary(max_size=100),
 )
-TOPIC_ID = st.binary(min_size=16, max_size=16)
-EPOCH_ROW = st.tuples(TOPIC_ID, st.lists(st.tuples(INT32, INT32), max_size=3)).map(
+SOME_ID = st.binary(min_size=16, max_size=16)
+EPOCH_ROW = st.tuples(SOME_ID, st.lists(st.tuples(INT32, INT32), max_size=3)).map(
     lambda row: (row[0], [p for p, _ in row[1]], [e for _, e in row[1]])
 )
 EPOCH_ROWS = st.lists(EPOCH_ROW, max_size=3)
@@ -135,7 +135,7 @@ CONSUMER_RECORD: st.SearchStrategy[ConsumerRecord] = st.one_of(
         NAME,
         TEXT,
         st.none()
-        | st.lists(st.tuples(TOPIC_ID, st.lists(INT32, max_size=3)), max_size=3),
+        | st.lists(st.tuples(SOME_ID, st.lists(INT32, max_size=3)), max_size=3),
     ),
     st.builds(
         CurrentAssignmentRecord,
