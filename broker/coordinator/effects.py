@@ -164,6 +164,7 @@ class DescribeGroupResult:
     protocol_type: str = ""
     protocol_name: str = ""
     members: Sequence[MemberDescription] = ()
+    why_dead: str | None = None
 
 
 @slotted
