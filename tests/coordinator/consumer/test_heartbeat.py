@@ -78,9 +78,7 @@ def test_a_lost_response_does_no_harm() -> None:
     assert (result.error_code, result.member_epoch) == (0, 4)
     # The partitions are lost with the response until a full heartbeat.
     assert a.assigned == {"t": [0]}
-    a.beat(
-        topics=a.topics, rebalance_ms=30_000, owned=a.owned
-    )
+    a.beat(topics=a.topics, rebalance_ms=30_000, owned=a.owned)
     assert a.assigned == {"t": [0, 1]}
 
 
