@@ -331,7 +331,7 @@ def _offset_views(found: Found) -> list[OffsetView]:
 
 
 def _consumer_view(group_id: str, index: int | None, found: Found) -> GroupView:
-    group = ConsumerGroup(group_id, NoTopics())
+    group = ConsumerGroup(group_id, NoTopics(), "")
     for record in found.consumer.values():
         group.replay(record)
     return GroupView(

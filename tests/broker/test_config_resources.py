@@ -15,6 +15,7 @@ import kohort.protocol.apis.k57_update_features as k57
 from kohort.broker import telemetry
 from kohort.broker.cluster import resource_configs
 from kohort.broker.cluster.resource_configs import ResourceConfigs, TooManyError
+from kohort.broker.config import Config
 from kohort.broker.config_keys import KOHORT_KEYS
 from kohort.broker.log.store import StorageError
 from kohort.broker.server import Broker

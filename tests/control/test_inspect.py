@@ -203,7 +203,7 @@ def test_text() -> None:
     assert "group kip-848: Stable, in __consumer_offsets-5" in lines
     assert (
         "  type consumer, epoch 2, target assignment of "
-        "2026-11-21 09:15:07.778Z in epoch 2" in lines
+        "2026-11-21 08:35:07.778Z in epoch 2" in lines
     )
     assert text.replace("\n", "").isprintable()
 

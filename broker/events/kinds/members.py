@@ -19,6 +19,12 @@ _OFFER = (
     ),
     always("protocols", "[string]", "its assignors, the preferred one first"),
     Field("topics", "[string]", "its subscription; null: not a consumer"),
+    Field(
+        "group_type",
+        "string",
+        "the protocol by which it joined: classic, or consumer (KIP-848); null: classic,"
+        " from an older kohort",
+    ),
 )
 
 KINDS: tuple[Kind, ...] = (
