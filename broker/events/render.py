@@ -212,7 +212,7 @@ def _offer(fields: Fields) -> dict[str, Any]:
 
 
 def _rebalance_started(fields: Fields, _: float) -> Fields:
-    return {**fields, "culprits": [*fields["culprits"]]}
+    return {"group_type": "classic", **fields, "culprits": [*fields["culprits"]]}
 
 
 def _member_synced(fields: Fields, time: float) -> Fields:

@@ -64,6 +64,8 @@ class PieceRow(TypedDict):
         "initial_delay",
         "join",
         "sync",
+        "assign",
+        "reconcile",
         "held",
         "unseen",
     ]
@@ -81,6 +83,24 @@ class PauseRow(TypedDict):
     count: NotRequired[int | None]
     ended_by: Literal[
         "synced",
+        "gone",
+        "rebalance",
+        "unseen",
+    ]
+
+
+class StepRow(TypedDict):
+    member_id: str
+    what: Literal[
+        "revoke",
+        "wait",
+    ]
+    since_ns: int
+    until_ns: int
+    count: int
+    holders: list[str]
+    ended_by: Literal[
+        "done",
         "gone",
         "rebalance",
         "unseen",
@@ -377,6 +397,7 @@ class RebalanceStarted(Common):
         "topics_changed",
         "revocation_timeout",
     ]
+    group_type: NotRequired[str | None]
     previous_state: str
     members: list[str]
     culprits: list[str]
@@ -524,6 +545,8 @@ class RebalanceAccount(Common):
     metadata_bytes: NotRequired[int | None]
     pauses: list[PauseRow]
     paused_ns: int
+    steps: NotRequired[list[StepRow] | None]
+    group_type: NotRequired[str | None]
     moves: NotRequired[list[MoveRow] | None]
     kept: NotRequired[list[HoldingRow] | None]
     given_up: NotRequired[list[HoldingRow] | None]

@@ -108,9 +108,10 @@ LEADER_CAUSES: Final[Words] = MappingProxyType(
 
 OUTCOMES: Final[Words] = MappingProxyType(
     {
-        "completed": "the leader sent the assignment: the group became Stable",
+        "completed": "the leader sent the assignment, or all members of a consumer group"
+        " had their partitions: the group became Stable",
         "emptied": "no member was left: the group became Empty",
-        "interrupted": "another rebalance began before the leader sent the assignment",
+        "interrupted": "another rebalance began before the group became Stable",
         "moved": "another coordinator loaded the group before the end",
         "cut": "the broker stopped before the end; `ended_ns` is the last event",
         "unseen": "the end is missing from the events; `ended_ns` is the last event"
@@ -140,6 +141,8 @@ PIECES: Final[Words] = MappingProxyType(
         "initial_delay": "a window of the initial delay (KIP-134)",
         "join": "waiting for members to rejoin, and for pending members to join",
         "sync": "waiting for the leader's assignment",
+        "assign": "a consumer group: waiting for a target assignment",
+        "reconcile": "a consumer group: waiting for members to take over their targets",
         "held": "a test held the group in this phase",
         "unseen": "the end of the join phase is missing from the events",
     }
@@ -154,10 +157,27 @@ PAUSE_ENDS: Final[Words] = MappingProxyType(
     }
 )
 
+STEPS: Final[Words] = MappingProxyType(
+    {
+        "revoke": "it has to give up partitions",
+        "wait": "it waits for partitions that other members hold",
+    }
+)
+
+STEP_ENDS: Final[Words] = MappingProxyType(
+    {
+        "done": "it gave them up, or it got the last of them",
+        "gone": "the member is gone",
+        "rebalance": "another rebalance began; its account has the rest",
+        "unseen": "the end is missing from the events, or has not come yet",
+    }
+)
+
 UNREAD_CAUSES: Final[Words] = MappingProxyType(
     {
         "paused": "an eager member revoked it to rejoin; counted from its JoinGroup",
-        "revoked": "a cooperative member got an assignment without it",
+        "revoked": "a cooperative member, or one of a consumer group, got an assignment"
+        " without it",
         "left": "its member left; counted from the LeaveGroup",
         "removed": "an admin removed its member",
         "expired": "the session of its member expired; counted from when the broker"
@@ -251,6 +271,8 @@ _SHARED: Final[Mapping[str, Words]] = MappingProxyType(
         "departures": DEPARTURES,
         "pieces": PIECES,
         "pause_ends": PAUSE_ENDS,
+        "steps": STEPS,
+        "step_ends": STEP_ENDS,
         "unread_causes": UNREAD_CAUSES,
         "transaction_states": TRANSACTION_STATES,
         "transaction_ends": TRANSACTION_ENDS,

@@ -17,7 +17,10 @@ The flow, step by step:
    were unread since the previous account. Time without a reader that ends while no
    rebalance is in progress (a static member is back), or with the broker, has an
    account of its own: `GroupAccounts.take_unread`.
-5. Events may be missing. The account of a rebalance that began before a gap says so
+5. In a consumer group (KIP-848) nobody joins: JOINING lasts until the coordinator has
+   computed the target assignment, SYNCING until all members have it. On its way, a
+   member reads what ``member_reconciled`` and ``partitions_changed`` leave it.
+6. Events may be missing. The account of a rebalance that began before a gap says so
    (``unseen``); after a gap, nothing is inferred from the events before it.
 """
 
@@ -98,6 +101,7 @@ HANDLERS: Final[Mapping[str, Callable[[GroupAccounts, Event], None]]] = {
     "join_completed": phases.join_completed,
     "assignment_made": phases.assignment_made,
     "member_synced": phases.synced,
+    "member_reconciled": phases.reconciled,
     "partitions_changed": phases.partitions_changed,
     "group_loaded": phases.loaded,
     "group_state": phases.state_changed,

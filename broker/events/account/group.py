@@ -13,6 +13,7 @@ from kohort.broker.events.account.values import (
     Account,
     Event,
     Outcome,
+    Partition,
     Return,
     Unread,
     UnreadAccount,
@@ -45,6 +46,9 @@ class GroupAccounts:
         protocol: the assignor of the last generation.
         leadership: the leader and why it leads.
         held_in: the state in which a test holds the group, or None.
+        revoking: by member of a consumer group, partitions that it has to give up.
+        gaps: by member of a consumer group, the time that partitions had no reader
+            before it got them, in steps, on its way to its target.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -66,6 +70,8 @@ class GroupAccounts:
         self.protocol: str | None = None
         self.leadership = Leadership()
         self.held_in: str | None = None
+        self.revoking: dict[str, set[Partition]] = {}
+        self.gaps: dict[str, dict[Partition, int]] = {}
         self._returns: list[Return] = []
         self._unprocessed_ns = 0
         self._stopped: dict[int, int] = {}
@@ -84,7 +90,10 @@ class GroupAccounts:
         at_ns = int(event["time_ns"])
         if self.since_ns is None:
             self.since_ns = self.now = at_ns
-            self.since_generation = max(int(event.get("generation") or 0), 0)
+            generation = max(int(event.get("generation") or 0), 0)
+            # A consumer group begins with 1.
+            is_new = event.get("group_type") == "consumer" and generation == 1
+            self.since_generation = 0 if is_new else generation
             self.ownership.is_whole = not self.since_generation
         self.set_back_ns = max(self.set_back_ns, self.now - at_ns)
         self.last_ns = self.now
@@ -287,7 +296,7 @@ class GroupAccounts:
     def notice_missing(self, event: Event) -> None:
         """Ends a join phase if the generation number shows that it is over."""
         rebalance, generation = self.joining(), event.get("generation")
-        if rebalance is None or generation is None:
+        if rebalance is None or generation is None or rebalance.opening.is_consumer:
             return
         ahead = generation - rebalance.opening.generation
         if ahead > 1 or (ahead == 1 and event["kind"] in _OF_JOINS):

@@ -180,6 +180,8 @@ def goes(
     stopped_ns = _stopped_ns(group, member_id, silent_ns)
     group.readers.leave(member_id, group.now, stopped_ns, how.value)
     group.ownership.owned.pop(member_id, None)
+    group.revoking.pop(member_id, None)
+    group.gaps.pop(member_id, None)
     if group.last is not None:
         group.last.went(member_id, group.now, how)
 

@@ -14,7 +14,7 @@ from kohort.broker.events.account.values import (
     Event,
     Gone,
     Outcome,
-    Partition,
+    partitions,
 )
 from kohort.broker.events.words import UNSEEN
 
@@ -31,8 +31,12 @@ JOINED_BY_CAUSE: Final = frozenset(
 
 def started(group: GroupAccounts, event: Event) -> None:
     """A rebalance begins."""
-    group.seal()
     last = group.last
+    if last is not None and last.is_joining and last.opening.is_consumer:
+        # Its members get their target for this epoch, too.
+        last.opening.bumps += 1
+        return
+    group.seal()
     generation = event.get("generation")
     if last is not None and not last.has_ended:
         if last.is_joining or generation not in {None, last.generation}:
@@ -49,7 +53,7 @@ def started(group: GroupAccounts, event: Event) -> None:
         group.settle(last)
     opening = rebalance.opening
     if opening.cause in JOINED_BY_CAUSE:
-        for member_id in opening.culprits:
+        for member_id in () if opening.is_consumer else opening.culprits:
             rebalance.missing.pop(member_id, None)
             owned = group.ownership.count(member_id)
             rebalance.pauses.begin(member_id, group.now, owned)
@@ -203,9 +207,9 @@ def synced(group: GroupAccounts, event: Event) -> None:
     """A member was given its assignment."""
     member_id, last = event["member_id"], group.last
     owned = group.ownership.owned.get(member_id)
-    unread_ns: dict[Partition, int] = {}
+    unread_ns = group.gaps.pop(member_id, {})
     if owned is not None:
-        unread_ns = group.readers.start(member_id, owned, group.now)
+        unread_ns |= group.readers.start(member_id, owned, group.now)
     if last is None:
         return
     last.synced(member_id, group.now)
@@ -214,6 +218,32 @@ def synced(group: GroupAccounts, event: Event) -> None:
     if last.phase is not Phase.OVER and last.is_settled:
         group.drop_unassigned(last)
         group.settle(last)
+
+
+def reconciled(group: GroupAccounts, event: Event) -> None:
+    """A member of a consumer group takes a step to its target.
+
+    From now on it does not read the partitions that it has to give up: the answer to
+    its heartbeat is without them.
+    """
+    member_id, last = event["member_id"], group.last
+    revoking = set(partitions(event["revoking"]))
+    group.revoking[member_id] = revoking
+    _read(group, member_id)
+    if last is not None and not last.has_ended:
+        state = str(event.get("cause"))
+        missing = partitions(event["missing"])
+        count = len(revoking) or len(missing)
+        last.steps.take(member_id, state, group.now, count, event["holders"])
+
+
+def _read(group: GroupAccounts, member_id: str) -> None:
+    """A member of a consumer group reads its partitions but those it has to give up."""
+    owned = group.ownership.owned.get(member_id)
+    if owned is not None:
+        reads = owned - group.revoking.get(member_id, set())
+        gaps = group.readers.start(member_id, reads, group.now)
+        group.gaps.setdefault(member_id, {}).update(gaps)
 
 
 def partitions_changed(group: GroupAccounts, event: Event) -> None:
@@ -247,17 +277,28 @@ def _assigned(group: GroupAccounts, event: Event, member_id: str) -> None:
     process = group.membership.members[member_id].process
     take = group.ownership.take
     gained = {partition: take(partition, member_id, process) for partition in new}
+    if member_id in group.revoking:
+        _read(group, member_id)
     if shares is not None:
         shares.changed(member_id, gained, lost)
 
 
 def state_changed(group: GroupAccounts, event: Event) -> None:
-    """A Dead group has nothing; a new group may get the same id."""
+    """A Dead group has nothing; a new group may get the same id.
+
+    An Empty consumer group gets no target assignment.
+    """
+    last = group.last
+    if event.get("state") == "Empty" and last is not None and last.opening.is_consumer:
+        last.end(group.now, Outcome.EMPTIED)
+        group.settle_if_done()
     if event.get("state") == "Dead":
         group.seal()
         group.membership.pending.clear()
         group.ownership = Ownership()
         group.readers = Readers()
+        group.revoking.clear()
+        group.gaps.clear()
 
 
 def loaded(group: GroupAccounts, event: Event) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from kohort.broker.events.account.membership import Membership
 from kohort.broker.events.account.ownership import Ownership
+from kohort.broker.events.account.steps import Steps
 from kohort.broker.events.account.values import (
     Account,
     Departure,
@@ -44,6 +45,8 @@ class Phase(Enum):
     JOINING -- join_completed --> SYNCING -- assignment_made --> SETTLING -- all members
     have synced --> OVER. JOINING and SYNCING may also end early (see `Outcome`), and
     lead to SETTLING, too; the start of the next rebalance ends SETTLING at the latest.
+    A consumer group is SYNCING until all its members have synced: so both protocols end
+    when the group is Stable.
     """
 
     JOINING = "joining"
@@ -61,10 +64,10 @@ SLOW_TO_JOIN_NS: Final = 5_000_000_000
 heartbeat, 3 s by default (heartbeat.interval.ms), and needs some time to revoke."""
 
 _HOLDABLE = {
-    Phase.JOINING: "PreparingRebalance",
-    Phase.SYNCING: "CompletingRebalance",
+    Phase.JOINING: ("PreparingRebalance", "Assigning"),
+    Phase.SYNCING: ("CompletingRebalance", "Reconciling"),
 }
-"""The state of a group in the phases in which a test can hold it."""
+"""The states of a group in the phases in which a test can hold it."""
 
 
 class Pieces:
@@ -135,7 +138,8 @@ class Pauses:
 class Opening:
     """The cause of a rebalance.
 
-    Attributes are those of `Account`, except the first ones.
+    Attributes are those of `Account`, except the first ones, and `bumps`: how often the
+    epoch of a consumer group was bumped again before it had a target assignment.
     """
 
     event: Event
@@ -148,6 +152,12 @@ class Opening:
     silent_ns: int | None = None
     is_second_half: bool = False
     is_same_offer: bool | None = None
+    bumps: int = 0
+
+    @property
+    def is_consumer(self) -> bool:
+        """True for a consumer group (KIP-848)."""
+        return self.event.get("group_type") == "consumer"
 
     @property
     def generation(self) -> int:
@@ -191,8 +201,8 @@ class Shares:
         lost: list[Partition],
     ) -> None:
         """Notes the partitions that an assignment gave to a member and took from it."""
-        self.gains[member_id] = gained
-        self.losses[member_id] = lost
+        self.gains.setdefault(member_id, {}).update(gained)
+        self.losses.setdefault(member_id, []).extend(lost)
         self.losers.update(dict.fromkeys(lost, member_id))
         self.taken.update(gained)
         self.free.update(lost)
@@ -281,6 +291,7 @@ class Rebalance:
         latecomers: members removed because they missed the join phase.
         pieces: the pieces of its duration.
         pauses: the pauses of its members.
+        steps: the steps of the members of a consumer group.
         shares: the partitions of each member.
         held_in: the state in which a test holds the group, or None.
         seen_ns: the time up to which no event is missing; None if none is missing.
@@ -308,6 +319,7 @@ class Rebalance:
         self.latecomers: list[str] = []
         self.pieces = Pieces(opening.started_ns)
         self.pauses = Pauses()
+        self.steps = Steps()
         self.shares = Shares()
         self.held_in: str | None = None
         self.seen_ns: int | None = None
@@ -332,7 +344,7 @@ class Rebalance:
     @property
     def is_held(self) -> bool:
         """True if a hold keeps it in its phase."""
-        return self.held_in is not None and self.held_in == _HOLDABLE.get(self.phase)
+        return self.held_in in _HOLDABLE.get(self.phase, ())
 
     def hold(self, state: str | None, at_ns: int) -> None:
         """Notes that a test holds the group in a state from now on; None: in none."""
@@ -349,12 +361,16 @@ class Rebalance:
         the end of this rebalance is among the missing events.
         """
         number = event.get("generation")
-        return number is None or number == self.opening.generation + 1
+        return number is None or number == self.opening.generation + 1 + (
+            self.opening.bumps
+        )
 
     # -- the join phase
 
     def came(self, member_id: str, at_ns: int, owned: int | None) -> None:
         """Notes that a member's JoinGroup was accepted."""
+        if self.opening.is_consumer:
+            return
         self.pauses.begin(member_id, at_ns, owned)
         if member_id in self.missing:
             if not (self.is_initial or self.is_held):
@@ -371,6 +387,7 @@ class Rebalance:
     def went(self, member_id: str, at_ns: int, how: Gone | None) -> None:
         """Notes that a member is gone; `how` is None for a pending member."""
         self.pauses.end(member_id, at_ns, "gone")
+        self.steps.end(member_id, at_ns, "gone")
         self.unsynced.discard(member_id)
         if not self.is_joining:
             return
@@ -425,6 +442,9 @@ class Rebalance:
         """The current piece, as arguments of `Pieces.end`."""
         if self.is_held:
             return "held", at_ns, ended_by, None, self.missing
+        if self.opening.is_consumer:
+            what = "assign" if self.is_joining else "reconcile"
+            return what, at_ns, ended_by, None, sorted(self.unsynced)
         if self.is_joining:
             what = "initial_delay" if self.is_initial else "join"
             return what, at_ns, ended_by, None, self.missing
@@ -433,9 +453,10 @@ class Rebalance:
     # -- the sync phase, and after
 
     def assignment_made(self, event: Event, at_ns: int) -> None:
-        """The leader has sent the assignment."""
+        """The leader has sent the assignment, or the coordinator computed it."""
         self.assigned = event
-        self.end(at_ns, Outcome.COMPLETED)
+        if not self.opening.is_consumer:
+            self.end(at_ns, Outcome.COMPLETED)
 
     def end(self, at_ns: int, outcome: Outcome) -> None:
         """Sets its outcome; does nothing if it has one."""
@@ -443,6 +464,7 @@ class Rebalance:
             return
         ended_by = "synced" if outcome is Outcome.COMPLETED else outcome.value
         self.pieces.end(*self._piece(at_ns, ended_by))
+        self.steps.end_all(at_ns, "rebalance")
         self.ended_ns = at_ns
         self.outcome = outcome
         self.phase = Phase.SETTLING
@@ -455,10 +477,14 @@ class Rebalance:
         # may find its old generation there, and go on in it.
         self.pauses.end(member_id, at_ns, "synced")
         self.unsynced.discard(member_id)
+        if self.opening.is_consumer and not self.is_joining and not self.unsynced:
+            self.end(at_ns, Outcome.COMPLETED)
 
     def seal(self, ownership: Ownership) -> None:
         """Notes the kept partitions, before owners change again."""
-        if self.shares.kept is not None or self.outcome is not Outcome.COMPLETED:
+        # Members of a consumer group move also if it never gets to the end.
+        is_moved = self.outcome is Outcome.COMPLETED or self.opening.is_consumer
+        if self.shares.kept is not None or not is_moved or not self.has_ended:
             return
         if not ownership.is_known:
             return  # not consumers, or no assignment of theirs was ever seen
@@ -538,6 +564,8 @@ class Rebalance:
                 for row in pauses
                 if row.count == 0 or eager[row.member_id] is not False
             ),
+            steps=self.steps.rows_until(ended_ns),
+            group_type="consumer" if opening.is_consumer else "classic",
             moves=shares.moves(),
             kept=shares.kept,
             given_up=shares.given_up(),

@@ -130,6 +130,19 @@ class Pause(Span):
 
 
 @dataclass(frozen=True, slots=True)
+class Step(Span):
+    """Row ``step``: a step of a member of a consumer group to its target."""
+
+    member_id: str
+    what: str
+    since_ns: int
+    until_ns: int
+    count: int
+    holders: tuple[str, ...]
+    ended_by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Move:
     """Row ``move``: partitions that moved from one member to another."""
 
@@ -228,6 +241,8 @@ class Account:
     bytes: int | None
     metadata_bytes: int | None
     pauses: tuple[Pause, ...]
+    steps: tuple[Step, ...]
+    group_type: str
     moves: tuple[Move, ...] | None
     kept: tuple[Holding, ...] | None
     given_up: tuple[Holding, ...] | None
@@ -243,7 +258,7 @@ class Account:
 
     @property
     def duration_ns(self) -> int:
-        """From its start to its end: join phase plus sync phase."""
+        """From its start to its end: the group was not Stable."""
         return self.ended_ns - self.started_ns
 
     @property
@@ -330,8 +345,8 @@ class Account:
     @classmethod
     def of(cls, event: Event) -> Self:
         """Reads the account from its event."""
-        # Older streams have no `unprocessed_ns`.
-        known = {"unprocessed_ns": 0, **event}
+        # Older streams do not have these.
+        known = {"unprocessed_ns": 0, "steps": [], "group_type": "classic", **event}
         return cls(**{name: _from_json(name, known.get(name)) for name in _NAMES})
 
 
@@ -462,13 +477,16 @@ _ROWS: Final[Mapping[str, type]] = {
     "pieces": Piece,
     "waits": Wait,
     "pauses": Pause,
+    "steps": Step,
     "moves": Move,
     "kept": Holding,
     "given_up": Holding,
     "unread": Unread,
 }
 _SCALARS: Final = frozenset({str, int, bool, type(None)})
-_NOT_SCALAR: Final = frozenset({"how", "missing", "parts", "log_ends", "offsets"})
+_NOT_SCALAR: Final = frozenset(
+    {"how", "missing", "holders", "parts", "log_ends", "offsets"}
+)
 """Attributes of rows that are not JSON scalars."""
 _ATTRIBUTES: Final = {
     row: tuple(each.name for each in fields(row)) for row in (*_ROWS.values(), LogEnd)

@@ -88,6 +88,15 @@ ROWS: Mapping[str, tuple[Field, ...]] = {
         ),
         always("ended_by", "string", "end of the pause", words.PAUSE_ENDS),
     ),
+    "step": (
+        always("member_id", "string", "a member"),
+        always("what", "string", "step", words.STEPS),
+        always("since_ns", "long", "the answer to its heartbeat that began it"),
+        always("until_ns", "long", "see `ended_by`"),
+        always("count", "int", "the number of these partitions, at the start"),
+        always("holders", "[string]", "`wait`: the members that held them"),
+        always("ended_by", "string", "end of the step", words.STEP_ENDS),
+    ),
     "holding": (
         always("member_id", "string", "a member"),
         always("parts", "[part]", "its partitions"),
@@ -186,9 +195,20 @@ _ACCOUNT = (
     Field("joined_ns", "long", "the end of its join phase; null: it did not end"),
     always("ended_ns", "long", "its end: see `outcome`"),
     always("settled_ns", "long", "the end of the account: see `rebalance_account`"),
-    always("duration_ns", "long", "from its start to its end"),
-    always("join_ns", "long", "the part for the join phase"),
-    always("sync_ns", "long", "the part for the leader's assignment"),
+    always(
+        "duration_ns", "long", "from its start to its end: the group was not Stable"
+    ),
+    always(
+        "join_ns",
+        "long",
+        "the part for the join phase; in a consumer group, for the target assignment",
+    ),
+    always(
+        "sync_ns",
+        "long",
+        "the part for the leader's assignment; in a consumer group, until all members"
+        " had their partitions",
+    ),
     Field(
         "join_ended_by",
         "string",
@@ -229,6 +249,17 @@ _ACCOUNT = (
         " have no pauses",
     ),
     always("paused_ns", "long", "the sum of all pauses whose `count` is not 0"),
+    Field(
+        "steps",
+        "[step]",
+        "a consumer group: the steps of its members to the target assignment; null: an"
+        " older kohort",
+    ),
+    Field(
+        "group_type",
+        "string",
+        "classic, or consumer (KIP-848); null: classic, from an older kohort",
+    ),
     Field(
         "moves",
         "[move]",

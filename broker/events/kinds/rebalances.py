@@ -55,6 +55,11 @@ KINDS: tuple[Kind, ...] = (
         "A group waits for its members to rejoin; or the epoch of a consumer group is"
         " bumped (KIP-848), and no member has to join.",
         (
+            Field(
+                "group_type",
+                "string",
+                "classic, or consumer (KIP-848); null: classic, from an older kohort",
+            ),
             PREVIOUS_STATE,
             always(
                 "members", "[string]", "members that have to join, in Kafka's order"
