@@ -146,7 +146,7 @@ class Consumer:
 
     def commit(self, topic: str, offset: int, **over: Any) -> int:
         """Sends OffsetCommit for partition 0; returns the error code."""
-        fields = {
+        fields: dict[str, Any] = {
             "group": self.group,
             "generation_id": self.epoch,
             "member_id": self.member_id,

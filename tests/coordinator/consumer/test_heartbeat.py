@@ -109,8 +109,10 @@ def test_the_first_heartbeat_needs_its_fields() -> None:
         ({"owned": {"t": [0]}}, "TopicPartitions must be empty when (re-)joining."),
         (
             {"topics": None},
-            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when"
-            " (re-)joining.",
+            (
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null"
+                " when (re-)joining."
+            ),
         ),
         ({"epoch": -3}, "MemberEpoch is invalid."),
         ({"epoch": -2}, "InstanceId can't be null."),
