@@ -59,7 +59,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def _answered(self, each: Consumer, code: int) -> None:
         event(ErrorCode(code).name)
         if code in _REJOIN:
-            each.epoch, each.owned, each.assigned = 0, {}, {}
+            each.give_up()
 
     @rule(name=names, topics=subscriptions, regex=st.sampled_from(["", "[tu]", "u|v"]))
     def join(self, name: str, topics: list[str], regex: str) -> None:
@@ -90,8 +90,8 @@ class ConsumerMachine(RuleBasedStateMachine):
         if each.epoch <= 0:
             return
         if not keeps:
-            each.owned = dict(each.assigned)
-        fields: dict[str, Any] = {} if keeps else {"owned": each.owned}
+            each.owns = each.may_own
+        fields: dict[str, Any] = {} if keeps else {"owned": each.owns}
         is_lost = is_lost and name == "A"
         pending = each.start_beat(is_lost=is_lost, **fields)
         if not is_lost:
@@ -112,7 +112,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         if each.epoch <= 0:
             return
         each.leave(-2 if is_away and each.instance else -1)
-        each.epoch, each.owned, each.assigned = 0, {}, {}
+        each.give_up()
 
     @rule(name=names, partition=st.integers(0, 3), back=st.integers(0, 2))
     def commit(self, name: str, partition: int, back: int) -> None:
@@ -170,7 +170,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         before = self._durable()
         scene.is_holding = True
         epoch = -1 if leaves else 0
-        fields = {} if leaves else {"owned": {}, "rebalance_ms": 1, "topics": ["t"]}
+        fields = {} if leaves else {"owned": (), "rebalance_ms": 1, "topics": ["t"]}
         each.start_beat(is_lost=True, epoch=epoch, **fields)
         while scene.held:
             # A pattern may have been resolved in a second one.
@@ -206,8 +206,8 @@ class ConsumerMachine(RuleBasedStateMachine):
             member = groups["g"].members.get(each.member_id) if "g" in groups else None
             if member is None or member.epoch < 0 or not each.epoch:
                 continue
-            owned = {(t, p) for t, ps in each.rows(each.owned) for p in ps}
-            assert owned <= {*member.holds()}
+            owns = {(topic, p) for topic, partitions in each.owns for p in partitions}
+            assert owns <= {*member.holds()}
 
     def teardown(self) -> None:
         """If members answer, each gets its part of the target."""
@@ -219,10 +219,8 @@ class ConsumerMachine(RuleBasedStateMachine):
             scene.sleep(10_001)
             for each in self.consumers.values():
                 if each.epoch > 0:
-                    each.owned = dict(each.assigned)
                     full = {"topics": each.topics, "rebalance_ms": 20_000}
-                    result = each.beat(owned=each.owned, **full)
-                    self._answered(each, result.error_code)
+                    self._answered(each, each.settle(**full).error_code)
         groups = consumer(scene.coordinator.groups.values())
         present = [each for each in self.consumers.values() if each.epoch > 0]
         if not present:
@@ -242,7 +240,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         held = {held for each in group.members.values() for held in each.holds()}
         assert held == wanted
         for each in present:
-            mine = {(t, p) for t, ps in each.rows(each.assigned) for p in ps}
+            mine = {(topic, p) for topic, partitions in each.may_own for p in partitions}
             assert mine == {*group.members[each.member_id].holds()}
 
 
