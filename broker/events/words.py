@@ -108,8 +108,8 @@ LEADER_CAUSES: Final[Words] = MappingProxyType(
 
 OUTCOMES: Final[Words] = MappingProxyType(
     {
-        "completed": "the leader sent the assignment, or all members of a consumer group"
-        " had their partitions: the group became Stable",
+        "completed": "the leader sent the assignment, or all members of a consumer"
+        " group had their partitions: the group became Stable",
         "emptied": "no member was left: the group became Empty",
         "interrupted": "another rebalance began before the group became Stable",
         "moved": "another coordinator loaded the group before the end",

@@ -7,8 +7,8 @@ protocol:
    that ends.
 2. ``join_completed`` and ``assignment_made``: the coordinator has computed the target
    assignment. No member has to join for that.
-3. ``member_reconciled``: a member takes a step to the target; ``partitions_changed`` if
-   it holds other partitions after it.
+3. ``member_reconciled``: a member takes a step to the target; ``partitions_changed``
+   comes before it if the member holds other partitions now.
 4. ``member_synced``: the member has all its partitions of the target.
 
 Some state is kept only for notices: a group's `started`, `computed` and `listed`.
@@ -165,6 +165,7 @@ def rebalance_started(
         reason=cause.reason,
         culprits=culprits,
         previous_state=state.value,
+        group_type=group.type,
         members=[],
     )
 
@@ -227,6 +228,8 @@ def reconciled(turn: Turn, group: ConsumerGroup, member: Member, before: Held) -
     }
     holders -= {None, member.member_id}
     revoking = [(topic, each) for topic, ids in member.revoking.items() for each in ids]
+    if before != after:
+        _changed(turn, group, member, before, after, "assigned")
     add(
         turn,
         "member_reconciled",
@@ -240,8 +243,6 @@ def reconciled(turn: Turn, group: ConsumerGroup, member: Member, before: Held) -
         missing=_named(group, missing),
         holders=sorted(each for each in holders if each is not None),
     )
-    if before != after:
-        _changed(turn, group, member, before, after, "assigned")
 
 
 def partitions_gone(

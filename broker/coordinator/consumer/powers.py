@@ -113,7 +113,7 @@ def fence(turn: Turn, groups: Groups, event: Fence) -> None:
     found = _find(turn, groups, event)
     if found is None:
         return
-    group, member = found
+    _, member = found
     commanded(turn, groups, event, "fence", member.identity)
     member.is_fenced = True
     turn.reply(event.token, _DONE)

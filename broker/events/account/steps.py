@@ -18,7 +18,7 @@ WHAT: Final = {
 class _Open(NamedTuple):
     what: str
     since_ns: int
-    count: int
+    size: int
     holders: tuple[str, ...]
 
 
@@ -84,7 +84,7 @@ def _made(member_id: str, step: _Open, until_ns: int, ended_by: str) -> Step:
         step.what,
         step.since_ns,
         until_ns,
-        step.count,
+        step.size,
         step.holders,
         ended_by,
     )

@@ -34,9 +34,21 @@ from kohort.broker.events.findings.words import (
 )
 from kohort.broker.events.words import LEADER_CAUSES, UNSEEN
 
+_STATES = {
+    "classic": ("PreparingRebalance", "CompletingRebalance"),
+    "consumer": ("Assigning", "Reconciling"),
+}
+"""The states of a group in the two phases of a rebalance."""
 SHORTEST_NS = 1_000_000
 """Times without a reader that are worth a word: a cooperative member that gets its
 assignment 0.1 ms before the last one leaves a gap of that length in the account."""
+
+
+_CUT = {
+    Outcome.MOVED: "another coordinator took over the group before it ended",
+    Outcome.CUT: "the broker stopped before it ended",
+    Outcome.UNSEEN: "its end is unknown",
+}
 
 
 def explain(rebalance: Account, facts: Facts, names: Names) -> str:
@@ -111,8 +123,9 @@ def _waits(rebalance: Account, names: Names) -> list[str]:
         if p.ended_by == "gone" and p.member_id
     ]
     is_held = any(p.what == HELD for p in rebalance.pieces)
+    is_classic = rebalance.group_type == "classic"
     if rebalance.join_ended_by is not None and not (delays or whom or is_held):
-        told.append("no wait was necessary")
+        told += ["no wait was necessary"] if is_classic else []
     if any(p.what == UNSEEN for p in rebalance.pieces):
         told.append("the end of the wait is unknown")
     return told
@@ -125,7 +138,8 @@ def _holds(rebalance: Account) -> list[str]:
         if piece.what == HELD:
             joined_ns = rebalance.joined_ns
             is_joining = joined_ns is None or piece.until_ns <= joined_ns
-            state = "PreparingRebalance" if is_joining else "CompletingRebalance"
+            first, second = _STATES[rebalance.group_type]
+            state = first if is_joining else second
             held[state] = held.get(state, 0) + piece.duration_ns
     return [
         f"a test held the group in {each} for {duration(ns)}"
@@ -199,7 +213,8 @@ def _end(rebalance: Account, names: Names) -> list[str]:
             "the rebalance timeout ended the wait"
             + (f": {late} did not rejoin in time and {were} removed" if late else "")
         )
-    return [*told, *_leads(rebalance, names), *_sync(rebalance, names)]
+    result = _target if rebalance.group_type == "consumer" else _sync
+    return [*told, *_leads(rebalance, names), *result(rebalance, names)]
 
 
 def _leads(rebalance: Account, names: Names) -> list[str]:
@@ -231,13 +246,60 @@ def _sync(rebalance: Account, names: Names) -> list[str]:
         ]
     if rebalance.outcome is Outcome.UNDER_WAY:
         return [f"still in progress{_still_missing(rebalance, names)}"]
-    return [
-        {
-            Outcome.MOVED: "another coordinator took over the group before it ended",
-            Outcome.CUT: "the broker stopped before it ended",
-            Outcome.UNSEEN: "its end is unknown",
-        }[rebalance.outcome]
-    ]
+    return [_CUT[rebalance.outcome]]
+
+
+def _target(rebalance: Account, names: Names) -> list[str]:
+    """The target assignment of a consumer group, and the members' way to it."""
+    told = []
+    if rebalance.joined_ns is not None:
+        assignor = cut(rebalance.protocol or "")
+        after = rebalance.joined_ns - rebalance.started_ns
+        when = f" after {duration(after)}" if after else ""
+        told.append(f"the coordinator computed the assignment{when} ({assignor})")
+    told += _steps(rebalance, names)
+    if rebalance.outcome is Outcome.COMPLETED:
+        took = duration(rebalance.duration_ns)
+        return [*told, f"all members had their partitions after {took}"]
+    if rebalance.outcome is Outcome.EMPTIED:
+        return [*told, "the group is empty now"]
+    if rebalance.outcome is Outcome.INTERRUPTED:
+        return [*told, "another rebalance began before all had their partitions"]
+    if rebalance.outcome is Outcome.UNDER_WAY:
+        return [*told, f"still in progress{_still_unreconciled(rebalance, names)}"]
+    return [*told, _CUT[rebalance.outcome]]
+
+
+def _steps(rebalance: Account, names: Names) -> list[str]:
+    """The longest revocation, and the longest wait for partitions of others."""
+    told = []
+    for what, verb in (("revoke", "gave up"), ("wait", "waited for")):
+        rows = [row for row in rebalance.steps if row.what == what]
+        if not rows:
+            continue
+        row = max(rows, key=lambda each: each.duration_ns)
+        most = "" if len(rows) == 1 else f"{len(rows)} members {verb} partitions, "
+        took = duration(row.duration_ns)
+        name, size = names.of(row.member_id), many(row.count, "partition")
+        whose = f" of {names.list(row.holders)}" if row.holders else ""
+        if what == "wait":
+            told.append(f"{most}{name} waited {took} for {size}{whose}")
+        elif row.ended_by == "done":
+            told.append(f"{most}{name} gave up {size} within {took}")
+        else:
+            told.append(f"{most}{name} had {took} to give up {size}, and did not")
+    return told
+
+
+def _still_unreconciled(rebalance: Account, names: Names) -> str:
+    """The members that have not got to the target, or the hold."""
+    last = rebalance.pieces[-1] if rebalance.pieces else None
+    if last is not None and last.what == HELD:
+        return ", held by a test"
+    if rebalance.joined_ns is None:
+        return ", waiting for the target assignment"
+    missing = () if last is None else last.missing
+    return f", waiting for {names.list(missing)}" if missing else ""
 
 
 def _still_missing(rebalance: Account, names: Names) -> str:
