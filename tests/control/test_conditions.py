@@ -9,7 +9,7 @@ import pytest
 from tests.control.members import AT_ONCE, TOPIC, Member, produce, stable
 from tests.wire.client import connected, connections
 
-from kohort.broker.events.render import assigned
+from kohort.protocol.consumer import assigned_partitions
 from kohort.broker.server import Broker
 from kohort.control import conditions, group_views
 from kohort.control.conditions import BrokerStoppedError, ConditionTimeout
@@ -326,7 +326,7 @@ async def test_many_members_cost_a_condition_little(
 
     def counted(assignment: bytes) -> set[tuple[str, int]]:
         looked_at.append(assignment)
-        return assigned(assignment)
+        return assigned_partitions(assignment)
 
     monkeypatch.setattr(conditions, "assigned", counted)
     async with connections(broker, 30) as clients:

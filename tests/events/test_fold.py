@@ -19,7 +19,7 @@ from tests.events.test_account import check_accounts
 from tests.events.test_metrics_agree import compare
 
 from kohort.broker.coordinator.classic.group import ClassicGroup
-from kohort.broker.events.render import assigned
+from kohort.protocol.consumer import assigned_partitions
 
 FACTOR = 5
 """More sequences than other tests have examples: 375 in the profile "ci"."""
@@ -59,7 +59,8 @@ class Watched(Context):
         members = {m.group_instance_id or i: m for i, m in group.members.items()}
         if is_new:
             owned = {
-                name: assigned(member.assignment) for name, member in members.items()
+                name: assigned_partitions(member.assignment)
+                for name, member in members.items()
             }
         else:
             before = self._owned.get(group.group_id, {})

@@ -1,4 +1,4 @@
-"""A rolling restart of three members: the same script, eager, cooperative and static.
+"""A rolling restart of three members: the same script in each protocol.
 
 The script keeps a stopwatch of its own: who reads which partition, from which moment.
 Accounts, `kohort why` and metrics have the same partition-seconds, so they rank the
@@ -12,6 +12,8 @@ from functools import cache
 from typing import Final
 
 import pytest
+from tests.coordinator.consumer.context import Scene
+from tests.coordinator.consumer.member import Consumer
 from tests.coordinator.context import Context
 from tests.coordinator.member import Member
 from tests.events.build import SECOND, accounted, recorded
@@ -145,18 +147,86 @@ class Watched(Context):
         for name in [*self._running]:
             self.stop(name)
         self.sleep(60_000)
-        events = recorded(self)
-        stop = {"kind": "node_stopped", "group": None, "member_id": None}
-        return [*events, {**events[-1], **stop, "sequence": len(events) + 1}]
+        return stopped(self)
 
 
-WAYS: Final = ("eager", "cooperative", "static")
+class WatchedConsumers(Scene):
+    """The same script in a consumer group: members learn of all by their heartbeats.
+
+    The stopwatch goes by the answers to heartbeats: a member reads the partitions of
+    its latest assignment, from the moment it gets it.
+
+    Attributes:
+        unread_s: partition-seconds without a reader.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unread_s = 0.0
+        self._reads: dict[str, set[int]] = {}
+        self._since: dict[int, float] = {}
+        self._running: dict[str, Consumer] = {}
+
+    def _looks(self) -> None:
+        """Compares the members' assignments with those of the last look."""
+        for name, member in self._running.items():
+            now = {*member.assigned.get("t", ())}
+            before = self._reads.get(name, set())
+            self._since.update(dict.fromkeys(before - now, self.now))
+            for partition in now - before:
+                self.unread_s += self.now - self._since.pop(partition, self.now)
+            self._reads[name] = now
+
+    def passes(self, seconds: float) -> None:
+        """Time passes, with a heartbeat of each member every half a second."""
+        for _ in range(round(seconds / NOTICED_S)):
+            self.sleep(round(NOTICED_S * 1000))
+            for member in self._running.values():
+                member.settle()
+                self._looks()
+
+    def stop(self, name: str) -> None:
+        """A process ends: it leaves."""
+        self._running.pop(name).leave()
+        self._since.update(dict.fromkeys(self._reads.pop(name), self.now))
+
+    def start(self, name: str) -> None:
+        """A process begins."""
+        self._running[name] = self.consumer(name, "t")
+        self._running[name].join()
+        self._looks()
+
+    def play(self) -> list[Event]:
+        """The whole script; returns its events."""
+        self.topic(partitions=6)
+        for name in SHARES:
+            self.start(name)
+        for name in SHARES:
+            self.passes(APART_S)
+            self.stop(name)
+            self.passes(AWAY_S)
+            self.start(name)
+        self.passes(APART_S)
+        for name in [*self._running]:
+            self.stop(name)
+        self.sleep(60_000)
+        return stopped(self)
+
+
+def stopped(context: Context) -> list[Event]:
+    """The events of a context, and the stop of its broker."""
+    events = recorded(context)
+    stop = {"kind": "node_stopped", "group": None, "member_id": None}
+    return [*events, {**events[-1], **stop, "sequence": len(events) + 1}]
+
+
+WAYS: Final = ("eager", "cooperative", "static", "consumer")
 
 
 @cache
-def played(way: str) -> tuple[float, list[Event], Watched]:
+def played(way: str) -> tuple[float, list[Event], Context]:
     """The stopwatch's partition-seconds, the events, and the coordinator."""
-    context = Watched(way)
+    context = WatchedConsumers() if way == "consumer" else Watched(way)
     events = context.play()
     return context.unread_s, events, context
 
@@ -175,7 +245,8 @@ def test_downtime_is_that_of_the_stopwatch(way: str) -> None:
 
 def test_the_ways_rank_as_the_stopwatch_ranks_them() -> None:
     """By the script: a member's 2 partitions, the others' 4, all 6 in a pause."""
-    times = {way: played(way)[0] for way in WAYS}
+    ways = WAYS[:-1]
+    times = {way: played(way)[0] for way in ways}
     pause_s = (4 + 6) * DIVIDED_S
     given_s = 2 * (NOTICED_S + DIVIDED_S)
     assert times == pytest.approx(
@@ -185,4 +256,4 @@ def test_the_ways_rank_as_the_stopwatch_ranks_them() -> None:
             "static": 3 * 2 * AWAY_S,
         }
     )
-    assert sorted(WAYS, key=lambda way: times[way]) == [*WAYS]
+    assert sorted(ways, key=lambda way: times[way]) == [*ways]
