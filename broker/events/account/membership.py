@@ -256,8 +256,9 @@ class Membership:
 
         A member works eagerly if one of its assignors does: kafka-clients, franz-go and
         kohort take the protocol that all of them support. So between the two rolling
-        restarts of KIP-429 a member is eager, whatever the group's protocol. A member of
-        a consumer group never is (KIP-848).
+        restarts of KIP-429 a member is eager, whatever the group's protocol.
+
+        A member of a consumer group never is (KIP-848).
         """
         member = self.members.get(member_id)
         if member is not None and member.group_type == "consumer":

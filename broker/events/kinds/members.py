@@ -22,8 +22,8 @@ _OFFER = (
     Field(
         "group_type",
         "string",
-        "the protocol by which it joined: classic, or consumer (KIP-848); null: classic,"
-        " from an older kohort",
+        "the protocol by which it joined: classic, or consumer (KIP-848); null:"
+        " classic, from an older kohort",
     ),
 )
 
@@ -32,8 +32,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("pending_member_expired", "A pending member did not join in time."),
     Kind(
         "member_joined",
-        "A JoinGroup was accepted; or a heartbeat of epoch 0 or with another subscription"
-        " (KIP-848).",
+        "A JoinGroup was accepted; or a heartbeat of epoch 0, or with another"
+        " subscription (KIP-848).",
         (always("is_first", "boolean", "false: it was a member already"), *_OFFER),
         {
             "new": "the member is new",

@@ -6,13 +6,20 @@ from typing import Any, Final
 
 from hypothesis import event, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+)
 from tests.classic_groups import consumer
 from tests.coordinator.consumer.context import Scene
 from tests.coordinator.consumer.member import Consumer
 
 from kohort.protocol.errors import ErrorCode
 
+FACTOR: Final = 10
+"""More sequences than examples of other tests."""
 _NAMES: Final = ("A", "B", "C", "D")
 _TOPICS: Final = ("t", "u", "v")
 _REJOIN: Final = {
@@ -52,7 +59,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def _answered(self, each: Consumer, code: int) -> None:
         event(ErrorCode(code).name)
         if code in _REJOIN:
-            each.epoch, each.owned, each.assigned = 0, {}, {}
+            each.give_up()
 
     @rule(name=names, topics=subscriptions, regex=st.sampled_from(["", "[tu]", "u|v"]))
     def join(self, name: str, topics: list[str], regex: str) -> None:
@@ -61,7 +68,21 @@ class ConsumerMachine(RuleBasedStateMachine):
         each.topics, each.regex = topics, regex
         self._answered(each, each.join().error_code)
 
-    @precondition(lambda self: any(each.epoch for each in self.consumers.values()))
+    @initialize(present=st.sets(names))
+    def begin(self, present: set[str]) -> None:
+        """Some consumers have joined."""
+        for name in sorted(present):
+            self.join(name, ["t"], "")
+        self.go_on(3)
+
+    @rule(rounds=st.integers(1, 3))
+    def go_on(self, rounds: int) -> None:
+        """All members send heartbeats, one a second, and do as they are told."""
+        for _ in range(rounds):
+            self.scene.sleep(1_000)
+            for name in _NAMES:
+                self.beat(name, False, False)
+
     @rule(name=names, is_lost=st.booleans(), keeps=st.booleans())
     def beat(self, name: str, is_lost: bool, keeps: bool) -> None:
         """A member sends a heartbeat; it may not give up partitions yet."""
@@ -69,8 +90,8 @@ class ConsumerMachine(RuleBasedStateMachine):
         if each.epoch <= 0:
             return
         if not keeps:
-            each.owned = dict(each.assigned)
-        fields: dict[str, Any] = {} if keeps else {"owned": each.owned}
+            each.owns = each.may_own
+        fields: dict[str, Any] = {} if keeps else {"owned": each.owns}
         is_lost = is_lost and name == "A"
         pending = each.start_beat(is_lost=is_lost, **fields)
         if not is_lost:
@@ -88,8 +109,10 @@ class ConsumerMachine(RuleBasedStateMachine):
     def leave(self, name: str, is_away: bool) -> None:
         """A member leaves; a static one may come back."""
         each = self.consumers[name]
+        if each.epoch <= 0:
+            return
         each.leave(-2 if is_away and each.instance else -1)
-        each.epoch, each.owned, each.assigned = 0, {}, {}
+        each.give_up()
 
     @rule(name=names, partition=st.integers(0, 3), back=st.integers(0, 2))
     def commit(self, name: str, partition: int, back: int) -> None:
@@ -100,20 +123,16 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     # -- topics, time, commands, the log
 
-    @rule(topic=topics, more=st.integers(1, 3))
-    def grow(self, topic: str, more: int) -> None:
-        """A topic is created, or has more partitions."""
+    @rule(topic=topics, more=st.integers(0, 3))
+    def change_topic(self, topic: str, more: int) -> None:
+        """A topic is created, has more partitions, or is deleted."""
         image = self.scene.topics.named(topic)
         if image is None:
-            self.scene.topic(topic, more)
+            self.scene.topic(topic, more + 1)
+        elif not more:
+            self.scene.drop(topic)
         elif len(image.racks) < 8:
             self.scene.grow(topic, len(image.racks) + more)
-
-    @rule(topic=topics)
-    def drop(self, topic: str) -> None:
-        """A topic is deleted."""
-        if self.scene.topics.named(topic) is not None:
-            self.scene.drop(topic)
 
     @rule(ms=st.sampled_from([0, 500, 1_000, 10_001, 20_000, 44_999]))
     def sleep(self, ms: int) -> None:
@@ -138,15 +157,10 @@ class ConsumerMachine(RuleBasedStateMachine):
         """A rebalance on command."""
         self.scene.trigger()
 
-    @rule(is_move=st.booleans())
-    def restart(self, is_move: bool) -> None:
-        """Another coordinator loads the log."""
-        (self.scene.move if is_move else self.scene.restart)()
-
-    @rule()
-    def delete(self) -> None:
-        """The group is deleted, if it has no members."""
-        if self.scene.delete() == 0:
+    @rule(verb=st.sampled_from(["move", "restart", "delete"]))
+    def restart(self, verb: str) -> None:
+        """Another coordinator loads the log; or an empty group is deleted."""
+        if getattr(self.scene, verb)() == 0:
             self.epochs.clear()
 
     @rule(name=names, leaves=st.booleans())
@@ -156,7 +170,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         before = self._durable()
         scene.is_holding = True
         epoch = -1 if leaves else 0
-        fields = {} if leaves else {"owned": {}, "rebalance_ms": 1, "topics": ["t"]}
+        fields = {} if leaves else {"owned": (), "rebalance_ms": 1, "topics": ["t"]}
         each.start_beat(is_lost=True, epoch=epoch, **fields)
         while scene.held:
             # A pattern may have been resolved in a second one.
@@ -192,8 +206,8 @@ class ConsumerMachine(RuleBasedStateMachine):
             member = groups["g"].members.get(each.member_id) if "g" in groups else None
             if member is None or member.epoch < 0 or not each.epoch:
                 continue
-            owned = {(t, p) for t, ps in each.rows(each.owned) for p in ps}
-            assert owned <= {*member.holds()}
+            owns = {(topic, p) for topic, partitions in each.owns for p in partitions}
+            assert owns <= {*member.holds()}
 
     def teardown(self) -> None:
         """If members answer, each gets its part of the target."""
@@ -205,10 +219,8 @@ class ConsumerMachine(RuleBasedStateMachine):
             scene.sleep(10_001)
             for each in self.consumers.values():
                 if each.epoch > 0:
-                    each.owned = dict(each.assigned)
                     full = {"topics": each.topics, "rebalance_ms": 20_000}
-                    result = each.beat(owned=each.owned, **full)
-                    self._answered(each, result.error_code)
+                    self._answered(each, each.settle(**full).error_code)
         groups = consumer(scene.coordinator.groups.values())
         present = [each for each in self.consumers.values() if each.epoch > 0]
         if not present:
@@ -228,11 +240,11 @@ class ConsumerMachine(RuleBasedStateMachine):
         held = {held for each in group.members.values() for held in each.holds()}
         assert held == wanted
         for each in present:
-            mine = {(t, p) for t, ps in each.rows(each.assigned) for p in ps}
+            mine = {(topic, p) for topic, partitions in each.may_own for p in partitions}
             assert mine == {*group.members[each.member_id].holds()}
 
 
 ConsumerMachine.TestCase.settings = settings(
-    max_examples=settings().max_examples * 100, stateful_step_count=40
+    max_examples=settings().max_examples * FACTOR, stateful_step_count=40
 )
 TestConsumerGroups = ConsumerMachine.TestCase
