@@ -15,9 +15,7 @@ _DESCRIPTIONS: Final = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
     "unexpected )": "regexp/syntax: internal error",
-    "no argument for repetition operator": (
-        "missing argument to repetition operator"
-    ),
+    "no argument for repetition operator": ("missing argument to repetition operator"),
     "bad repetition operator": "invalid nested repetition operator",
     "invalid repetition size": "invalid repeat count",
     "trailing \\": "trailing backslash at end of expression",

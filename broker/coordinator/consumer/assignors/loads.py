@@ -54,9 +54,7 @@ class Loads:
                 self._high_size = self._sizes[self._sorted[start - 1]]
             else:
                 self._high_size -= 1
-            while (
-                start > 0 and self._sizes[self._sorted[start - 1]] == self._high_size
-            ):
+            while start > 0 and self._sizes[self._sorted[start - 1]] == self._high_size:
                 start -= 1
             self._high_start = start
             self._high_next = self._high_end - 1

@@ -12,7 +12,6 @@ from kohort.broker.coordinator.consumer.assignors.members import (
     Members,
     MemberSpec,
     Topics,
-    ordered_members,
     ordered_topics,
 )
 from kohort.broker.runtime.java_hash import (
@@ -52,10 +51,10 @@ def assign(members: Members, topics: Topics, *, homogeneous: bool) -> Assignment
             end = start + quota + (index < extra)
             ranges[member_id][topic_id] = range(start, end)
             start = end
-    first = members[order[0]] if homogeneous else None
+    met = ordered_topics(members[order[0]], topics) if homogeneous else None
     return {
-        member_id: _ordered(first or members[member_id], ranges[member_id], topics)
-        for member_id in ordered_members(members)
+        member_id: _ordered(members[member_id], ranges[member_id], topics, met)
+        for member_id in members
     }
 
 
@@ -67,14 +66,24 @@ def _place(member_id: str, spec: MemberSpec) -> tuple[bool, bytes]:
 
 
 def _ordered(
-    spec: MemberSpec, ranges: dict[bytes, range], topics: Topics
+    spec: MemberSpec,
+    ranges: dict[bytes, range],
+    topics: Topics,
+    met: list[bytes] | None,
 ) -> dict[bytes, range]:
-    """The ranges in the order of a HashMap for all topics of a member."""
+    """The ranges of a member in the order of a HashMap for all its topics.
+
+    `met` has the topics of all members, if they are the same and exist.
+    """
     if len(ranges) < 2:
         return ranges
-    met = [topic_id for topic_id in ordered_topics(spec, topics) if topic_id in ranges]
-    buckets = buckets_of(capacity_for(spec.names()))
+    capacity = capacity_for(spec.names() if met is None else len(met))
+    found = ordered_topics(spec, topics) if met is None else met
     return {
         topic_id: ranges[topic_id]
-        for topic_id in in_buckets(met, spread_topic_id, buckets)
+        for topic_id in in_buckets(
+            (each for each in found if each in ranges),
+            spread_topic_id,
+            buckets_of(capacity),
+        )
     }
