@@ -115,4 +115,5 @@ def in_timeline(keys: Iterable[str], most: int) -> list[str]:
     def slot(key: str) -> int:
         return (java_hash(key) * _GOLDEN & 0xFFFFFFFFFFFFFFFF) >> shift
 
-    return sorted(reversed(list(keys)), key=slot)
+    latest_first = list(keys)[::-1]
+    return sorted(latest_first, key=slot)

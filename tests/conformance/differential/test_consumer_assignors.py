@@ -16,7 +16,7 @@ from tests.workers.libraries import _build_java, _built, need
 from kohort.broker.coordinator.consumer.assignors import (
     ASSIGNORS,
     MemberSpec,
-    member_order,
+    meeting_order,
 )
 from kohort.broker.coordinator.consumer.topics_hash import group_hash, topic_hash
 from kohort.broker.coordinator.topics import TopicImage
@@ -119,7 +119,7 @@ class Group:
             ),
             None,
         )
-        order = member_order(
+        order = meeting_order(
             self.members, self.most, updated=member_id, replaced=replaced
         )
         if replaced not in (None, member_id):

@@ -18,7 +18,7 @@ from kohort.broker.coordinator.consumer.assignors.members import (
     Assign,
     Assignments,
     MemberSpec,
-    member_order,
+    meeting_order,
 )
 
 ASSIGNORS: Final[Mapping[str, Assign]] = MappingProxyType(
@@ -26,4 +26,4 @@ ASSIGNORS: Final[Mapping[str, Assign]] = MappingProxyType(
 )
 """By the names of ``group.consumer.assignors``."""
 
-__all__ = ["ASSIGNORS", "Assign", "Assignments", "MemberSpec", "member_order"]
+__all__ = ["ASSIGNORS", "Assign", "Assignments", "MemberSpec", "meeting_order"]

@@ -47,16 +47,16 @@ class MemberSpec:
 
 
 Members = Mapping[str, MemberSpec]
-"""By member id, in the order of `member_order`."""
+"""By member id, in the order of `meeting_order`."""
 Assignments = dict[str, dict[bytes, Sequence[int]]]
-"""For each member, its partitions by topic id. Members, topics and partitions are in the
-order of Kafka's records."""
+"""Each member's partitions by topic id. Members, topics and partitions are in the order
+of Kafka's records."""
 
 Assign = Callable[..., Assignments]
 """An assignor: ``assign(members, topics, *, homogeneous)``."""
 
 
-def member_order(
+def meeting_order(
     members: Iterable[str], most: int, *, updated: str, replaced: str | None = None
 ) -> list[str]:
     """Orders members as Kafka's assignors go through them.

@@ -7,6 +7,8 @@ and the same members.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kohort.broker.coordinator.consumer.assignors.members import (
     Assignments,
     Members,
@@ -43,7 +45,7 @@ def assign(members: Members, topics: Topics, *, homogeneous: bool) -> Assignment
         for member_id in order:
             for topic_id in members[member_id].topics:
                 subscribers.setdefault(topic_id, []).append(member_id)
-    ranges: dict[str, dict[bytes, range]] = {member_id: {} for member_id in order}
+    ranges: Assignments = {member_id: {} for member_id in order}
     for topic_id, found in subscribers.items():
         quota, extra = divmod(len(topics[topic_id].racks), len(found))
         start = 0
@@ -67,10 +69,10 @@ def _place(member_id: str, spec: MemberSpec) -> tuple[bool, bytes]:
 
 def _ordered(
     spec: MemberSpec,
-    ranges: dict[bytes, range],
+    ranges: dict[bytes, Sequence[int]],
     topics: Topics,
     met: list[bytes] | None,
-) -> dict[bytes, range]:
+) -> dict[bytes, Sequence[int]]:
     """The ranges of a member in the order of a HashMap for all its topics.
 
     `met` has the topics of all members, if they are the same and exist.
