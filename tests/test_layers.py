@@ -250,12 +250,13 @@ def test_the_rooms_of_group_protocols_are_apart() -> None:
 def test_the_coordinators_are_pure() -> None:
     """They use no clock, random numbers, socket or log, even indirectly."""
     pure = {"coordinator", "transactions"}
+    beside = {"kohort.broker.notice", "kohort.broker.patterns"}
     for module in MODULES:
         if layer(module) in pure:
             files = [module, *reachable(module)]
             for name in files:
                 foreign = {n.partition(".")[0] for n in imports(MODULES[name])}
-                if layer(name) in {*pure, "runtime"} or name == "kohort.broker.notice":
+                if layer(name) in {*pure, "runtime"} or name in beside:
                     # Also the runtime's pure modules: those that perform effects import
                     # a clock, which is neither this nor the wire.
                     assert not foreign & IMPURE, name
