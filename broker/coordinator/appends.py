@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 
 from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
+from kohort.broker.coordinator.effects import ConsumerRecord
 from kohort.broker.coordinator.group import Group
 from kohort.broker.runtime.appends import Appends, Waiting
 from kohort.protocol.slotted import slotted
@@ -33,6 +34,8 @@ class GroupChange:
             offset changed.
         was_made: the group did not exist before.
         was_deleted: the group no longer exists.
+        was_replaced: the same, because it has changed its protocol.
+        undo: the records that take its other records back, in the order of these.
     """
 
     group: Group
@@ -42,6 +45,8 @@ class GroupChange:
     pending: Sequence[dict[int, OffsetEntry | None] | None] = ()
     was_made: bool = False
     was_deleted: bool = False
+    was_replaced: bool = False
+    undo: Sequence[ConsumerRecord] = ()
 
 
 @slotted
@@ -84,6 +89,19 @@ class GroupAppends(Appends):
 def committed_group(
     appends: GroupAppends, groups: dict[str, Group], group_id: str
 ) -> Group | None:
+    """Returns a group as the log has it, if it has it.
+
+    Offsets are those of now, and so are the members of a classic group.
+    """
+    group = _existing(appends, groups, group_id)
+    if group is not None and appends.waiting:
+        return group.as_of(_undone(appends, group))
+    return group
+
+
+def _existing(
+    appends: GroupAppends, groups: dict[str, Group], group_id: str
+) -> Group | None:
     """Returns a group if the log has it. Only its existence is as in the log."""
     group = None if group_id in appends.unwritten else groups.get(group_id)
     if appends.waiting:
@@ -94,6 +112,13 @@ def committed_group(
                 elif change.was_deleted:
                     group = change.group
     return group
+
+
+def _undone(appends: GroupAppends, group: Group) -> Iterator[ConsumerRecord]:
+    """Yields the records that take back what the log does not have yet."""
+    for change in appends.changes():
+        if change.group is group:
+            yield from reversed(change.undo)
 
 
 def committed_groups(
@@ -108,14 +133,14 @@ def committed_groups(
             found.pop(change.group.group_id, None)
         elif change.was_deleted:
             found[change.group.group_id] = change.group
-    return found
+    return {key: each.as_of(_undone(appends, each)) for key, each in found.items()}
 
 
 def committed_offsets(
     appends: GroupAppends, groups: dict[str, Group], group_id: str
 ) -> dict[tuple[str, int], OffsetEntry]:
     """Returns the offsets of a group that the log has."""
-    group = committed_group(appends, groups, group_id)
+    group = _existing(appends, groups, group_id)
     if group is None:
         return {}
     if not appends.waiting:
@@ -139,7 +164,7 @@ def unstable_offsets(
     appends: GroupAppends, groups: dict[str, Group], group_id: str
 ) -> Container[OffsetKey]:
     """Returns the offsets of a group that an open transaction in the log may change."""
-    group = committed_group(appends, groups, group_id)
+    group = _existing(appends, groups, group_id)
     if group is None:
         return ()
     found: dict[OffsetKey, object] | None = None

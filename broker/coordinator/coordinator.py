@@ -37,6 +37,8 @@ from kohort.broker.coordinator import (
 from kohort.broker.coordinator.appends import Changed, GroupAppends, committed_group
 from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.room import classic_room
+from kohort.broker.coordinator.consumer.group import ConsumerGroup
+from kohort.broker.coordinator.consumer.room import consumer_room
 from kohort.broker.coordinator.effects import Effect, Result
 from kohort.broker.coordinator.events import (
     CommitInTransaction,
@@ -58,16 +60,26 @@ from kohort.broker.coordinator.load import Loading, Restore
 from kohort.broker.coordinator.pending import OpenTransactions
 from kohort.broker.coordinator.room import Groups, Room
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.coordinator.topics import NoTopics, TopicsImage
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Notice
 from kohort.broker.runtime.effects import Append, Arm, Reply
-from kohort.broker.runtime.events import Appended, AppendFailed, Expired
-from kohort.broker.runtime.machine import CHECK_KEY, Completion, Handler, Machine
+from kohort.broker.runtime.events import Appended, AppendFailed, Expired, TimerKey
+from kohort.broker.runtime.machine import (
+    CHECK_KEY,
+    Completion,
+    Handler,
+    Machine,
+    OnTimer,
+)
 
 ShortWay = Callable[[Any, float], Result | Notice | Literal[True] | None]
 """Handles an event that does little; see `kohort.broker.coordinator.room.ShortWay`."""
 
-GROUP_TYPES: Final = (ClassicGroup.type,)
+Act = Callable[[Turn, Groups, Any], None]
+"""Handles an event that may change groups."""
+
+GROUP_TYPES: Final = (ClassicGroup.type, ConsumerGroup.type)
 """The types of groups: those of all rooms."""
 
 _EXPIRE_NOTHING = frozenset(
@@ -99,6 +111,7 @@ class Coordinator(Machine[Group, Turn, Loading]):
         *,
         heartbeats: bool = False,
         lasting: Lasting | None = None,
+        topics: TopicsImage | None = None,
     ) -> None:
         """Creates a coordinator without groups.
 
@@ -108,6 +121,7 @@ class Coordinator(Machine[Group, Turn, Loading]):
                 an instance id.
             heartbeats: whether heartbeats make notices, too.
             lasting: powers in force, shared by all coordinators of a broker.
+            topics: the topics of the cluster; none by default.
         """
         self.groups: Groups = {}
         super().__init__(self.groups, GroupAppends())
@@ -118,7 +132,10 @@ class Coordinator(Machine[Group, Turn, Loading]):
         self._checked_with = settings
         self.transactions = OpenTransactions()
         self.lasting = Lasting() if lasting is None else lasting
-        rooms = (classic_room(new_member_id, heartbeats=heartbeats),)
+        rooms = (
+            classic_room(new_member_id, heartbeats=heartbeats),
+            consumer_room(new_member_id, topics or NoTopics(), heartbeats=heartbeats),
+        )
         self._rooms: Mapping[str, Room] = {room.group_type: room for room in rooms}
         self._handlers |= {
             CommitOffsets: self._commit,
@@ -133,19 +150,26 @@ class Coordinator(Machine[Group, Turn, Loading]):
         self.short_ways: dict[type, ShortWay] = {}
         self._completions[Changed] = Completion(offsets.buried, self._take_back)
         self._restore: dict[type, Restore] = {}
+        changes: dict[type, dict[str, Act]] = {}
+        timers: dict[str, dict[str, OnTimer]] = {}
         for room in rooms:
             self._open(room)
+            for kind, act in room.changes.items():
+                changes.setdefault(kind, {})[room.group_type] = act
+            for name, on_timer in room.timers.items():
+                timers.setdefault(name, {})[room.group_type] = on_timer
+        for kind, acts in changes.items():
+            self._handlers[kind] = self._in_turn(_by_type(acts))
+        for name, found in timers.items():
+            self._timers[name] = _timer_by_type(found)
 
     def _open(self, room: Room) -> None:
-        """Adds the declarations of a room to the coordinator's tables."""
-        for kind, act in room.changes.items():
-            self._handlers[kind] = self._in_turn(act)
+        """Adds the declarations of a room that no other room has."""
         for kind, ask in room.questions.items():
             self._handlers[kind] = self._answered_by(ask)
         for kind, way in room.short_ways.items():
             # A partial function would cost a heartbeat 1 %.
             self.short_ways[kind] = MethodType(way, self)
-        self._timers |= room.timers
         self._completions |= room.completions
         self._restore |= room.records
 
@@ -265,9 +289,8 @@ class Coordinator(Machine[Group, Turn, Loading]):
     ) -> None:
         for change in reversed(changed.changes):
             undo.take_back(groups, change)
-            if change.was_made:
-                room = self._rooms[change.group.type]
-                room.unmade(turn, change.group, error)
+            room = self._rooms[change.group.type]
+            room.undone(turn, change.group, change, error)
 
     # -- timers
 
@@ -294,3 +317,28 @@ class Coordinator(Machine[Group, Turn, Loading]):
         unchecked, next_ms = offsets.expire(turn, self.groups, unchecked)
         self._next_expiry_ms = min(self._next_expiry_ms, next_ms)
         return unchecked
+
+
+def _by_type(acts: Mapping[str, Act]) -> Act:
+    """Chooses the room of an event by the type of its group; by default the first."""
+    default, *others = acts.values()
+    if not others:
+        return default
+
+    def act(turn: Turn, groups: Groups, event: Any) -> None:
+        group = groups.get(event.group_id)
+        chosen = default if group is None else acts.get(group.type, default)
+        chosen(turn, groups, event)
+
+    return act
+
+
+def _timer_by_type(acts: Mapping[str, OnTimer]) -> OnTimer:
+    """Chooses the room of a timer; a group may have changed its type since."""
+
+    def act(turn: Turn, group: Group, key: TimerKey) -> None:
+        on_timer = acts.get(group.type)
+        if on_timer is not None:
+            on_timer(turn, group, key)
+
+    return act

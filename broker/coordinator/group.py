@@ -14,8 +14,12 @@ from kohort.broker.coordinator.committed import (
     OffsetEntry,
     OffsetKey,
 )
-from kohort.broker.coordinator.effects import Effect, Written
-from kohort.broker.coordinator.events import CommitInTransaction, CommitOffsets
+from kohort.broker.coordinator.effects import ConsumerRecord, Effect, Written
+from kohort.broker.coordinator.events import (
+    CommitInTransaction,
+    CommitOffsets,
+    FetchOffsets,
+)
 from kohort.broker.coordinator.state import GroupState
 from kohort.broker.notice import Client, Who
 from kohort.broker.runtime.events import TimerKey
@@ -100,6 +104,18 @@ class Group(ABC):
     def transition(self, state: GroupState, now: float) -> None:
         """Changes the state, at `now`, in seconds since the epoch."""
 
+    def as_of(self, undone: Iterable[ConsumerRecord]) -> Group:
+        """Returns the group before some changes, taken back by these records.
+
+        Groups whose changes have no such records are returned as they are.
+        """
+        del undone
+        return self
+
+    def take_back(self, undone: Iterable[ConsumerRecord]) -> None:
+        """Takes changes back: the log refused their records."""
+        assert not [*undone]
+
     # -- offsets
 
     @abstractmethod
@@ -109,6 +125,11 @@ class Group(ABC):
     @abstractmethod
     def validate_transactional_commit(self, event: CommitInTransaction) -> int:
         """Returns the error code for offsets in a transaction; 0 if it is valid."""
+
+    def validate_offset_fetch(self, event: FetchOffsets) -> int:
+        """Returns the error code for a fetch of offsets; 0 if it is valid."""
+        del event
+        return 0
 
     @abstractmethod
     def validate_offset_delete(self) -> int:

@@ -9,16 +9,23 @@ comes back in its last generation, and pending members are forgotten.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from kohort.broker.coordinator import pending
 from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
 from kohort.broker.coordinator.effects import (
+    ConsumerGroupRecord,
+    ConsumerMemberRecord,
+    ConsumerRecord,
+    CurrentAssignmentRecord,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
     PendingOffset,
     Record,
+    RegularExpressionRecord,
+    TargetMemberRecord,
     TransactionEnd,
 )
 from kohort.broker.coordinator.group import Group, Pending
@@ -26,23 +33,40 @@ from kohort.broker.coordinator.pending import OpenTransactions
 from kohort.broker.coordinator.turn import Turn
 
 Restore = Callable[[Turn, str, Any], Group]
-"""Makes a group from its id and its record, in a turn that collects the effects."""
+"""Makes a group from its id and its record, or its records, in a turn that collects the
+effects."""
+
+_NAMES: Mapping[type, Callable[[Any], str]] = {
+    ConsumerMemberRecord: attrgetter("member_id"),
+    TargetMemberRecord: attrgetter("member_id"),
+    CurrentAssignmentRecord: attrgetter("member_id"),
+    RegularExpressionRecord: attrgetter("regex"),
+}
+"""Names by which a group's records of one kind differ."""
+
+
+def _no_name(_: object) -> str:
+    return ""
 
 
 class Found:
     """One group as its records describe it.
 
     Attributes:
-        record: the latest; None for a group that has only ever had offsets.
+        record: the latest of a classic group; None for a group that has only ever had
+            offsets.
+        consumer: the latest records of a consumer group, by kind and, for those of a
+            member or a pattern, its name; in the order of the log.
         offsets: by (topic, partition).
         expire_ms: the expiry of an offset, if its commit set one.
         pending: offsets of open transactions.
     """
 
-    __slots__ = ("expire_ms", "offsets", "pending", "record")
+    __slots__ = ("consumer", "expire_ms", "offsets", "pending", "record")
 
     def __init__(self) -> None:
         self.record: GroupRecord | None = None
+        self.consumer: dict[tuple[type, str], ConsumerRecord] = {}
         self.offsets: dict[OffsetKey, OffsetEntry] = {}
         self.expire_ms: dict[OffsetKey, int] = {}
         self.pending: Pending = {}
@@ -100,16 +124,46 @@ class Loading:
                 self._feed_other(record)
 
     def _feed_other(
-        self, record: GroupRecord | GroupTombstone | PendingOffset | TransactionEnd
+        self,
+        record: GroupRecord
+        | GroupTombstone
+        | ConsumerRecord
+        | PendingOffset
+        | TransactionEnd,
     ) -> None:
         if isinstance(record, GroupTombstone):
-            self.found.pop(record.group_id, None)
+            found = self.found.get(record.group_id)
+            if found is not None:
+                found.record = None
+                self._forget_empty(record.group_id)
         elif isinstance(record, PendingOffset):
             self._feed_pending(record.producer_id, record.offset)
         elif isinstance(record, TransactionEnd):
             self._feed_end(record)
-        else:
+        elif isinstance(record, GroupRecord):
             self.found.setdefault(record.group_id, Found()).record = record
+        else:
+            self._feed_consumer(record)
+
+    def _feed_consumer(self, record: ConsumerRecord) -> None:
+        group_id = record.group_id
+        key = type(record), _NAMES.get(type(record), _no_name)(record)
+        found = self.found.get(group_id)
+        if found is not None:
+            # The latest one comes last.
+            found.consumer.pop(key, None)
+        if record.value is not None:
+            found = self.found.setdefault(group_id, Found())
+            found.consumer[key] = record
+        elif found is not None and type(record) is ConsumerGroupRecord:
+            found.consumer.clear()
+            self._forget_empty(group_id)
+
+    def _forget_empty(self, group_id: str) -> None:
+        """A deleted group is gone; one that has changed its protocol has offsets."""
+        found = self.found[group_id]
+        if not (found.offsets or found.pending or found.record or found.consumer):
+            del self.found[group_id]
 
     def _feed_pending(self, producer_id: int, record: OffsetRecord) -> None:
         if record.entry is None:
@@ -139,13 +193,18 @@ class Loading:
         Args:
             turn: collects the effects.
             groups: those of the coordinator, by group id.
-            restore: by the type of its latest record, makes a group; by that of None, a
-                group that has only ever had offsets.
+            restore: by the type of its record, makes a group; by that of None, a group
+                that has only ever had offsets; by `ConsumerGroupRecord`, a group from
+                all its records.
         """
         found, self.found = self.found, {}
         for group_id, facts in found.items():
             assert group_id not in groups
-            group = restore[type(facts.record)](turn, group_id, facts.record)
+            if facts.consumer:
+                records = [*facts.consumer.values()]
+                group = restore[ConsumerGroupRecord](turn, group_id, records)
+            else:
+                group = restore[type(facts.record)](turn, group_id, facts.record)
             group.committed.replace(facts.offsets)
             group.expire_ms = facts.expire_ms
             group.pending = facts.pending

@@ -12,6 +12,7 @@ from kohort.broker.coordinator.appends import (
     Changed,
     GroupAppends,
     GroupChange,
+    committed_group,
     committed_offsets,
     unstable_offsets,
 )
@@ -226,6 +227,10 @@ def fetch(
 
     A partition that has only a pending offset is missing if all topics are wanted.
     """
+    group = committed_group(appends, groups, event.group_id)
+    error = 0 if group is None else group.validate_offset_fetch(event)
+    if error:
+        return FetchOffsetsResult(error)
     offsets = committed_offsets(appends, groups, event.group_id)
     unstable: Container[OffsetKey] = ()
     if event.require_stable:
@@ -378,7 +383,7 @@ class _Removal:
 def buried(turn: Turn, _: dict[str, Group], changed: Changed) -> None:
     """The log has these changes: marks the deleted groups as Dead."""
     for change in changed.changes:
-        if change.was_deleted:
+        if change.was_deleted and not change.was_replaced:
             change.group.transition(DEAD, turn.now)
             notices.group_state(turn, change.group)
             turn.lasting.rebalances.pop(change.group.group_id, None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
-from kohort.broker.coordinator.appends import GroupAppends
+from kohort.broker.coordinator.appends import GroupAppends, GroupChange
 from kohort.broker.coordinator.effects import Result
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.lasting import Lasting
@@ -60,5 +60,6 @@ class Room(NamedTuple):
     """By type, the records of a group, and the function that restores it."""
     waiting: Callable[[Any], Iterable[Reply]]
     """Refuses the requests that wait in a group: its coordinator moves."""
-    unmade: Callable[[Turn, Any, int], None]
-    """Ends a group whose first record the log refused, with an error code."""
+    undone: Callable[[Turn, Any, GroupChange, int], None]
+    """Follows an undone change of a group: the log refused its records. If they were
+    its first ones, it does not exist any more. Takes an error code for requests."""

@@ -10,6 +10,7 @@ def take_back(groups: dict[str, Group], change: GroupChange) -> None:
     """Restores a group to its state before the records."""
     group = change.group
     _restore_offsets(change)
+    group.take_back(reversed(change.undo))
     if change.was_deleted:
         groups[group.group_id] = group
     if change.was_made:

@@ -8,6 +8,7 @@ function for each kind with raw fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from kohort.broker.clock import ns
@@ -81,9 +82,16 @@ def assigned(data: bytes) -> set[tuple[str, int]]:
     return {(part.topic, p) for part in parts for p in part.partitions}
 
 
+def _owned(raw: bytes | AbstractSet[tuple[str, int]]) -> AbstractSet[tuple[str, int]]:
+    return assigned(raw) if isinstance(raw, bytes) else raw
+
+
 def _partitions_changed(fields: Fields, _: float) -> Fields:
-    """Raw: the assignment ``before`` and the one ``after``, in bytes."""
-    before, after = assigned(fields["before"]), assigned(fields["after"])
+    """Raw: the partitions ``before`` and those ``after``.
+
+    In the classic protocol they are assignments, in bytes.
+    """
+    before, after = _owned(fields["before"]), _owned(fields["after"])
     return {
         "cause": fields["cause"],
         "owned": _parts(after),
@@ -222,6 +230,12 @@ def _member_synced(fields: Fields, time: float) -> Fields:
     return {"waited_ns": ns(time) - ns(fields["since"])}
 
 
+def _member_reconciled(fields: Fields, _: float) -> Fields:
+    """Raw: ``revoking`` and ``missing``, as pairs."""
+    revoking, missing = _parts(fields["revoking"]), _parts(fields["missing"])
+    return {**fields, "revoking": revoking, "missing": missing}
+
+
 def _transaction_state(fields: Fields, _: float) -> Fields:
     """Raw: ``partitions``, as pairs; ``groups``, their ids; ``old_state``.
 
@@ -244,6 +258,7 @@ _MAKE: Mapping[str, Callable[[Fields, float], Fields]] = {
     "member_joined": _joined,
     "member_kicked": _silent,
     "member_left": _left,
+    "member_reconciled": _member_reconciled,
     "member_replaced": _replaced,
     "member_synced": _member_synced,
     "offsets_committed": _committed,

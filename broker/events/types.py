@@ -281,6 +281,7 @@ class MemberKicked(Common):
         "full",
         "did_not_join_in_time",
         "did_not_sync_in_time",
+        "did_not_revoke_in_time",
         "group_over_max_size",
         "commanded",
     ]
@@ -368,6 +369,8 @@ class RebalanceStarted(Common):
         "group_over_max_size",
         "member_kicked",
         "requested",
+        "topics_changed",
+        "revocation_timeout",
     ]
     previous_state: str
     members: list[str]
@@ -391,6 +394,7 @@ class JoinCompleted(Common):
         "rebalance_timeout",
         "initial_delay",
         "nobody_left",
+        "target_due",
     ]
     members: list[str]
     gained: list[str]
@@ -405,7 +409,7 @@ class AssignmentMade(Common):
     kind: Literal["assignment_made"]
     cause: NotRequired[None]
     protocol: str
-    leader: str
+    leader: NotRequired[str | None]
     bytes: NotRequired[int | None]
     metadata_bytes: NotRequired[int | None]
     duration_ns: int
@@ -415,6 +419,20 @@ class MemberSynced(Common):
     kind: Literal["member_synced"]
     cause: NotRequired[None]
     waited_ns: int
+
+
+class MemberReconciled(Common):
+    kind: Literal["member_reconciled"]
+    cause: Literal[
+        "stable",
+        "unrevoked_partitions",
+        "unreleased_partitions",
+    ]
+    member_epoch: int
+    target_epoch: int
+    revoking: list[PartRow]
+    missing: list[PartRow]
+    holders: list[str]
 
 
 class PartitionsChanged(Common):
@@ -444,6 +462,8 @@ class RebalanceAccount(Common):
         "group_over_max_size",
         "member_kicked",
         "requested",
+        "topics_changed",
+        "revocation_timeout",
         "unseen",
     ]
     started_sequence: int
@@ -793,6 +813,7 @@ EventKind: TypeAlias = Literal[
     "join_completed",
     "assignment_made",
     "member_synced",
+    "member_reconciled",
     "partitions_changed",
     "rebalance_account",
     "unread_account",
@@ -839,6 +860,7 @@ Event: TypeAlias = (
     | JoinCompleted
     | AssignmentMade
     | MemberSynced
+    | MemberReconciled
     | PartitionsChanged
     | RebalanceAccount
     | UnreadAccount

@@ -44,6 +44,10 @@ REBALANCE_CAUSES: Final[Words] = MappingProxyType(
         " group.max.size, or a command limited it to fewer than it had (KIP-389)",
         "member_kicked": "a command removed a member",
         "requested": "a command asked for it",
+        "topics_changed": "topics that the members of a consumer group subscribe to have"
+        " changed, or those that a pattern matches",
+        "revocation_timeout": "a member of a consumer group did not give up its"
+        " partitions within its rebalance timeout (KIP-848)",
     }
 )
 
@@ -66,6 +70,8 @@ REBALANCE_SENTENCES: Final[Words] = MappingProxyType(
         " group.max.size",
         "member_kicked": "a test kicked {who}",
         "requested": "a test asked for a rebalance",
+        "topics_changed": "the topics that the group subscribes to have changed",
+        "revocation_timeout": "{who} did not give up its partitions in time",
         UNSEEN: "the rebalance began before these events",
     }
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
 
 from tests.classic_groups import classic
+from tests.coordinator.consumer.topics import Topics
 from tests.coordinator.invariants import Invariants
 
 from kohort.broker.coordinator.classic.group import ClassicGroup
@@ -98,8 +99,9 @@ class Driver:
     def __init__(self, **settings: int) -> None:
         self._settings: dict[str, Any] = {"initial_rebalance_delay_ms": 0} | settings
         self._numbers = itertools.count(1)
-        # Powers in force, which outlive coordinators.
+        # Powers in force, and topics, which outlive coordinators.
         self.lasting = Lasting()
+        self.topics = Topics()
         self._is_short = False
         self.coordinator = self._new_coordinator()
         self.now = START
@@ -132,6 +134,7 @@ class Driver:
             settings,
             lambda prefix: f"{prefix}-{next(self._numbers)}",
             lasting=self.lasting,
+            topics=self.topics,
         )
 
     @property

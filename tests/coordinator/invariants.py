@@ -10,6 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from tests.classic_groups import classic
+from tests.coordinator.consumer.invariants import (
+    check_consumer_groups,
+    check_records,
+)
 
 from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.coordinator import Coordinator
@@ -144,9 +148,10 @@ class Invariants:
         parked.discard(None)
         assert parked == waiting, "a request without an answer waits for something"
         new = records[self._read :]
-        self._check_log(groups, new)
+        self._check_log(coordinator.groups, new)
+        check_consumer_groups(coordinator, timers)
         self._offsets.feed(new)
-        self._offsets.check(groups)
+        self._offsets.check(coordinator.groups)
         self._read = len(records)
 
     def written_late(self, group_ids: Iterable[str]) -> None:
@@ -196,7 +201,7 @@ class Invariants:
                 del self._leaders[key]
 
     def _check_log(
-        self, groups: Mapping[str, ClassicGroup], records: Iterable[Record]
+        self, groups: Mapping[str, Group], records: Iterable[Record]
     ) -> None:
         """Checks that the log has the offsets, and groups as of their latest records.
 
@@ -204,7 +209,8 @@ class Invariants:
         """
         self._log.feed(records)
         assert self._log.found.keys() <= groups.keys(), "the log knows of no others"
-        for group_id in self._durable.keys() - groups.keys():
+        check_records(groups, self._log)
+        for group_id in self._durable.keys() - classic(groups.values()).keys():
             del self._durable[group_id]
         for group_id, group in groups.items():
             # A commit whose offsets are all refused creates a group without a record.
@@ -212,6 +218,8 @@ class Invariants:
             assert found.offsets == group.offsets, "the log knows all offsets"
             assert found.expire_ms == group.expire_ms
             assert _in_order(found.pending) == _in_order(group.pending)
+            if not isinstance(group, ClassicGroup):
+                continue
             fresh = GroupRecord(group_id, "", 0, None, None, -1, [])
             if group.state in {"Stable", "Empty"}:
                 self._durable[group_id] = group.record()

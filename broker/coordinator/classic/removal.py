@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kohort.broker.coordinator.appends import GroupChange
 from kohort.broker.coordinator.classic import notices, sessions, waiting
 from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.member import Member
@@ -37,8 +38,10 @@ def remove_pending(turn: Turn, group: ClassicGroup, member_id: str) -> None:
     notices.wait_ended(turn, group, member_id, came=False)
 
 
-def unmade(turn: Turn, group: ClassicGroup, error: int) -> None:
+def undone(turn: Turn, group: ClassicGroup, change: GroupChange, error: int) -> None:
     """Ends a group whose first record the log refused; its joins get the error."""
+    if not change.was_made:
+        return
     for member in [*group.members.values()]:
         waiting.answer_join(turn, group, member, JoinResult(error, ""))
         sessions.end_session(turn, member)

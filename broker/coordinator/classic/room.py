@@ -83,5 +83,5 @@ def classic_room(new_member_id: Callable[[str], str], *, heartbeats: bool) -> Ro
         # Kafka, too, has groups of the classic protocol for offsets without members.
         records={GroupRecord: restore, type(None): restore},
         waiting=waiting.refused,
-        unmade=removal.unmade,
+        undone=removal.undone,
     )

@@ -47,5 +47,5 @@ def check(before: GroupState, after: GroupState) -> None:
     Raises:
         AssertionError: it does not; a defect of ours.
     """
-    if after not in TRANSITIONS[before]:
+    if after not in TRANSITIONS.get(before, ()):
         raise AssertionError(f"no transition from {before} to {after}")

@@ -26,7 +26,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("pending_member_expired", "A pending member did not join in time."),
     Kind(
         "member_joined",
-        "A JoinGroup was accepted.",
+        "A JoinGroup was accepted; or a heartbeat of epoch 0 or with another subscription"
+        " (KIP-848).",
         (always("is_first", "boolean", "false: it was a member already"), *_OFFER),
         {
             "new": "the member is new",
@@ -38,10 +39,10 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "member_refused",
-        "A JoinGroup was refused, or a heartbeat of a group that kohort does not have.",
+        "A JoinGroup was refused, or a heartbeat of a consumer group (KIP-848).",
         (ERROR,),
         {
-            "full": "group.max.size is reached (KIP-389)",
+            "full": "group.max.size, or group.consumer.max.size, is reached (KIP-389)",
             "fenced": "another process has its instance id (KIP-345)",
             "inconsistent": "its protocols do not fit the group's",
             "unknown": "its member id is unknown",
@@ -52,7 +53,8 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "member_left",
-        "A member or pending member was removed by LeaveGroup.",
+        "A member or pending member was removed by LeaveGroup, or by its own heartbeat"
+        " of epoch -1 (KIP-848).",
         (
             _WAS_PENDING,
             Field(
@@ -99,6 +101,8 @@ KINDS: tuple[Kind, ...] = (
             "full": "it rejoined late, when the group was already full (KIP-389)",
             "did_not_join_in_time": "it missed the join phase",
             "did_not_sync_in_time": "it did not send SyncGroup in time",
+            "did_not_revoke_in_time": "it did not give up its partitions within its"
+            " rebalance timeout (KIP-848)",
             "group_over_max_size": "the group was too large (KIP-389)",
             "commanded": "a command (`commanded`)",
         },
@@ -111,7 +115,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "member_fenced",
         "A heartbeat was refused because another process has the member's instance id"
-        " (KIP-345). `member_id` is that of the heartbeat.",
+        " (KIP-345), or because its epoch is not the member's (KIP-848). `member_id` is"
+        " that of the heartbeat.",
         (ERROR,),
     ),
     Kind(

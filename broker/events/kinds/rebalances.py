@@ -52,7 +52,8 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "rebalance_started",
-        "A group waits for its members to rejoin.",
+        "A group waits for its members to rejoin; or the epoch of a consumer group is"
+        " bumped (KIP-848), and no member has to join.",
         (
             PREVIOUS_STATE,
             always(
@@ -78,7 +79,8 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "join_completed",
-        "The join phase has ended: the members that joined are the next generation.",
+        "The join phase has ended: the members that joined are the next generation. Or"
+        " a consumer group is about to get a target assignment (KIP-848).",
         (
             MEMBERS,
             GAINED,
@@ -88,21 +90,30 @@ KINDS: tuple[Kind, ...] = (
             Field(
                 "protocol", "string", "the assignor's name; null: the group is Empty"
             ),
-            Field("leader", "string", "the leader; null: the group is Empty"),
+            Field(
+                "leader",
+                "string",
+                "the leader; null: the group is Empty, or a consumer group",
+            ),
         ),
         {
             "all_joined": "all members have joined",
             "rebalance_timeout": "the longest rebalance timeout of a member was over",
             "initial_delay": "the initial delay was over (KIP-134)",
             "nobody_left": "all members are gone",
+            "target_due": "a heartbeat came when the target assignment was older than"
+            " the group (KIP-848)",
         },
     ),
     Kind(
         "assignment_made",
-        "The leader has sent the assignment: the group is Stable.",
+        "The leader has sent the assignment: the group is Stable. Or the coordinator has"
+        " computed the target assignment of a consumer group (KIP-848).",
         (
             always("protocol", "string", "the assignor's name"),
-            always("leader", "string", "the leader that sent it"),
+            Field(
+                "leader", "string", "the leader that sent it; null: the coordinator did"
+            ),
             BYTES,
             METADATA_BYTES,
             always("duration_ns", "long", "time since the end of the join phase"),
@@ -110,8 +121,33 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "member_synced",
-        "A member got its assignment.",
-        (always("waited_ns", "long", "time since the response to its JoinGroup"),),
+        "A member got its assignment; in a consumer group, all of it (KIP-848).",
+        (
+            always(
+                "waited_ns",
+                "long",
+                "time since the response to its JoinGroup, or since the target"
+                " assignment was computed",
+            ),
+        ),
+    ),
+    Kind(
+        "member_reconciled",
+        "A member of a consumer group took a step to its target assignment (KIP-848).",
+        (
+            always("member_epoch", "int", "its epoch now; -2: it left and will be back"),
+            always("target_epoch", "int", "the epoch of the target assignment"),
+            always("revoking", "[part]", "partitions that it has to give up"),
+            always(
+                "missing", "[part]", "partitions of its target that it does not have"
+            ),
+            always("holders", "[string]", "members that hold partitions it misses"),
+        ),
+        {
+            "stable": "it has its partitions of the target, or follows an older one",
+            "unrevoked_partitions": "it has to give up partitions first",
+            "unreleased_partitions": "other members hold partitions of its target",
+        },
     ),
     Kind(
         "partitions_changed",
@@ -123,7 +159,7 @@ KINDS: tuple[Kind, ...] = (
             always("partitions_lost", "[part]", "partitions it no longer has"),
         ),
         {
-            "assigned": "the leader's assignment",
+            "assigned": "the leader's assignment, or a step of reconciliation",
             "gone": "it is no longer a member",
             "replaced": "a static member came back: they moved to its new id",
             "loaded": "the coordinator read it from its log; nothing is gained or lost",

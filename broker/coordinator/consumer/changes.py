@@ -1,0 +1,164 @@
+"""A turn's change of one consumer group, by records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kohort.broker.coordinator.appends import Changed, GroupChange
+from kohort.broker.coordinator.consumer import notices
+from kohort.broker.coordinator.consumer.cause import Cause
+from kohort.broker.coordinator.consumer.group import ConsumerGroup
+from kohort.broker.coordinator.consumer.member import Member
+from kohort.broker.coordinator.consumer.topics_hash import group_hash, topic_hash
+from kohort.broker.coordinator.conversion import replace_empty
+from kohort.broker.coordinator.effects import (
+    ConsumerGroupRecord,
+    ConsumerMember,
+    ConsumerMemberRecord,
+    ConsumerRecord,
+    CurrentAssignment,
+    CurrentAssignmentRecord,
+    RegularExpressionRecord,
+    TargetMemberRecord,
+    Written,
+)
+from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.notices import group_state
+from kohort.broker.coordinator.room import Groups
+from kohort.broker.coordinator.turn import Turn
+
+
+class Change:
+    """A change of a group: each record takes effect at once.
+
+    `end` writes the records; `give_up` takes them back instead.
+
+    Attributes:
+        turn: the turn that makes the change.
+        group: the group.
+        has_new_epoch: whether this change has bumped the group epoch.
+    """
+
+    __slots__ = (
+        "_groups",
+        "_noticed",
+        "_old",
+        "_records",
+        "_state",
+        "_undo",
+        "group",
+        "has_new_epoch",
+        "turn",
+    )
+
+    def __init__(
+        self,
+        turn: Turn,
+        groups: Groups,
+        group: ConsumerGroup,
+        old: Group | None = None,
+    ) -> None:
+        """Begins a change.
+
+        Args:
+            turn: the turn.
+            groups: the coordinator's groups; a new one is added at the end.
+            group: the group.
+            old: the empty group of another protocol that this one replaces.
+        """
+        self.turn = turn
+        self.group = group
+        self.has_new_epoch = False
+        self._groups = groups
+        self._old = old
+        self._state = group.state
+        self._records: list[ConsumerRecord] = []
+        self._undo: list[ConsumerRecord] = []
+        self._noticed = len(turn.notices)
+
+    def put(self, record: ConsumerRecord) -> None:
+        """Changes the group by a record."""
+        self._undo.append(self.group.replay(record))
+        self._records.append(record)
+
+    def give_up(self) -> None:
+        """Takes all records back, and the notices of this change."""
+        for record in reversed(self._undo):
+            self.group.replay(record)
+        del self.turn.notices[self._noticed :]
+
+    def end(self) -> None:
+        """Writes the records. All notices of the turn wait for them."""
+        if not self._records:
+            return
+        turn, group = self.turn, self.group
+        is_new = self._groups.get(group.group_id) is not group
+        records: list[Written] = [*self._records]
+        changes = [GroupChange(group, undo=self._undo, was_made=is_new)]
+        if self._old is not None:
+            first, replaced = replace_empty(turn, self._old, group)
+            records = [*first, *records]
+            changes.insert(0, replaced)
+        self._groups[group.group_id] = group
+        if self.has_new_epoch:
+            begun = turn.lasting.rebalances
+            begun[group.group_id] = begun.get(group.group_id, 0) + 1
+        if group.state is not self._state or is_new:
+            before = group.previous_state if is_new else self._state
+            group.previous_state = before
+            group_state(turn, group)
+        turn.append_changes(records, Changed(changes), is_atomic=True)
+
+    # -- the records of a member
+
+    def state(self, member_id: str, stated: ConsumerMember) -> None:
+        """Writes a member's subscription and client."""
+        self.put(ConsumerMemberRecord(self.group.group_id, member_id, stated))
+
+    def move(self, member_id: str, current: CurrentAssignment) -> None:
+        """Writes a member's epochs and partitions."""
+        self.put(CurrentAssignmentRecord(self.group.group_id, member_id, current))
+
+    def remove(self, member_id: str) -> None:
+        """Removes a member, in Kafka's order."""
+        group_id = self.group.group_id
+        self.put(CurrentAssignmentRecord(group_id, member_id, None))
+        self.put(TargetMemberRecord(group_id, member_id, None))
+        self.put(ConsumerMemberRecord(group_id, member_id, None))
+
+    def replace(self, old: Member, member_id: str) -> None:
+        """Gives a static member's place to a new id, which starts at epoch 0."""
+        group, stated, current = self.group, old.says, old.at
+        target = group.targets.get(old.member_id, ())
+        self.remove(old.member_id)
+        self.state(member_id, stated)
+        self.put(TargetMemberRecord(group.group_id, member_id, target))
+        self.move(member_id, current._replace(member_epoch=0, previous_member_epoch=0))
+
+    # -- the group epoch
+
+    def forget_patterns(self, patterns: Sequence[str]) -> None:
+        """Removes the topics of patterns that no member has any more."""
+        for regex in dict.fromkeys(patterns):
+            if regex not in self.group.subscribers:
+                record = RegularExpressionRecord(self.group.group_id, regex, None)
+                self.put(record)
+
+    def topics_hash(self) -> int:
+        """Computes the hash of the topics that the group subscribes to."""
+        group = self.group
+        found = map(group.topics.named, group.subscribed_topics())
+        hashes = {each.name: topic_hash(each) for each in found if each is not None}
+        return group_hash(hashes)
+
+    def bump(self, cause: Cause, new_hash: int | None = None) -> None:
+        """Starts a new group epoch: a rebalance."""
+        group, turn = self.group, self.turn
+        if new_hash is None:
+            new_hash = self.topics_hash()
+        notices.rebalance_started(turn, group, cause)
+        epoch = group.generation_id + 1
+        self.put(ConsumerGroupRecord(group.group_id, (epoch, new_hash)))
+        group.started = turn.now
+        group.is_stale = False
+        self.has_new_epoch = True

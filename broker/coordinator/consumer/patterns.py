@@ -1,0 +1,81 @@
+"""Patterns of topics, which members subscribe to (RE2).
+
+1. A heartbeat with a pattern that is new to its group only checks its syntax
+   (`validate`). Its topics are not known yet.
+2. All patterns of the group are resolved at once, right after the heartbeat that finds
+   it necessary (`schedule`): a pattern has no topics, the cluster has other topics, or
+   ``group.consumer.regex.refresh.interval.ms`` is over. At most every 10 s, as in
+   Kafka, which does it in a thread of its own.
+3. `resolve` writes the topics. If they are others than before, it starts a new group
+   epoch; the members get their partitions in their next heartbeats.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.coordinator.consumer import regex
+from kohort.broker.coordinator.consumer.cause import Cause, Refusal
+from kohort.broker.coordinator.consumer.changes import Change
+from kohort.broker.coordinator.consumer.group import ConsumerGroup
+from kohort.broker.coordinator.effects import RegularExpressionRecord
+from kohort.broker.coordinator.room import Groups
+from kohort.broker.coordinator.turn import Turn
+from kohort.broker.runtime.events import TimerKey
+from kohort.protocol.errors import ErrorCode
+
+_PAUSE_MS: Final = 10_000
+"""The shortest time between two resolutions; a constant in Kafka, too."""
+
+
+def validate(pattern: str) -> Refusal | None:
+    """Returns the error of an invalid pattern."""
+    try:
+        regex.compiled(pattern)
+    except regex.InvalidRegularExpressionError as error:
+        return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error))
+    return None
+
+
+def schedule(turn: Turn, group: ConsumerGroup, *, is_new: bool) -> None:
+    """Has the group's patterns resolved after this turn, if that is necessary."""
+    if not group.subscribers or group.resolves_at is not None:
+        return
+    now_ms = int(turn.now * 1000)
+    last_ms: float = float("-inf")
+    if group.patterns:
+        last_ms = next(iter(group.patterns.values())).time_ms
+    if now_ms <= last_ms + _PAUSE_MS:
+        return
+    interval_ms = turn.settings.consumer_regex_refresh_interval_ms
+    if (
+        is_new
+        or group.has_stale_patterns
+        or group.subscribers.keys() != group.patterns.keys()
+        or now_ms > last_ms + interval_ms
+    ):
+        group.resolves_at = turn.now
+        turn.arm(("regex", group.group_id), turn.now)
+
+
+def resolve_due(turn: Turn, group: ConsumerGroup, _: TimerKey) -> None:
+    """Resolves the patterns of a group."""
+    if group.resolves_at is None:
+        return
+    group.resolves_at = None
+    group.has_stale_patterns = False
+    if not group.subscribers:
+        return
+    topics = group.topics
+    found = regex.resolve(group.subscribers, topics.names())
+    groups: Groups = {group.group_id: group}
+    change = Change(turn, groups, group)
+    before = group.subscribed_topics()
+    now_ms = int(turn.now * 1000)
+    for pattern, names in found.items():
+        value = names, topics.version(), now_ms
+        change.put(RegularExpressionRecord(group.group_id, pattern, value))
+    new_hash = change.topics_hash()
+    if group.subscribed_topics() != before or new_hash != group.topics_hash:
+        change.bump(Cause("topics_changed"), new_hash)
+    change.end()

@@ -1,0 +1,64 @@
+"""Restores consumer groups that a coordinator finds in its log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kohort.broker.coordinator.appends import GroupChange
+from kohort.broker.coordinator.consumer import notices, sessions
+from kohort.broker.coordinator.consumer.group import ConsumerGroup
+from kohort.broker.coordinator.consumer.member import MemberState
+from kohort.broker.coordinator.consumer.reconcile import time_revocation
+from kohort.broker.coordinator.effects import ConsumerRecord
+from kohort.broker.coordinator.topics import TopicsImage
+from kohort.broker.coordinator.turn import Turn
+
+
+def restore(
+    turn: Turn,
+    group_id: str,
+    records: Sequence[ConsumerRecord],
+    *,
+    topics: TopicsImage,
+) -> ConsumerGroup:
+    """Makes a group from its records; every member's timers start now.
+
+    Args:
+        turn: collects the effects.
+        group_id: its id.
+        records: the latest of each kind and name, in the order of the log.
+        topics: the cluster's topics.
+    """
+    group = ConsumerGroup(group_id, topics, turn.settings.consumer_assignors[0])
+    for record in records:
+        group.replay(record)
+    group.previous_state = group.state
+    group.protocol_name = group.assignor()
+    notices.group_loaded(turn, group)
+    for member in group.members.values():
+        sessions.keep_alive(turn, group, member)
+        time_revocation(turn, group, member)
+    for member_id in [*turn.lasting.muted.get(group_id, ())]:
+        # Its session begins with the load; after that it is not heard.
+        if member_id in group.members:
+            group.members[member_id].is_muted = True
+        else:
+            turn.lasting.unmute(group_id, member_id)
+    return group
+
+
+def undone(turn: Turn, group: ConsumerGroup, change: GroupChange, error: int) -> None:
+    """Follows an undone change: members that are back have timers again."""
+    del error
+    if change.was_made:
+        turn.lasting.rebalances.pop(group.group_id, None)
+        for member in [*group.members.values()]:
+            sessions.end(turn, group, member)
+        for key in group.stop_timers():
+            turn.disarm(key)
+        return
+    sessions.resume(turn, group)
+    for member in group.members.values():
+        is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
+        if is_revoking != (member.revoke_by is not None):
+            time_revocation(turn, group, member)

@@ -1,0 +1,51 @@
+"""Sessions of members: only heartbeats are signs of life."""
+
+from __future__ import annotations
+
+from kohort.broker.coordinator.consumer import configs
+from kohort.broker.coordinator.consumer.group import ConsumerGroup
+from kohort.broker.coordinator.consumer.member import NEVER, Member
+from kohort.broker.coordinator.turn import Turn
+
+
+def keep_alive(turn: Turn, group: ConsumerGroup, member: Member) -> None:
+    """Restarts a member's session, unless it is muted.
+
+    The armed timer may fire early; it is replaced only if it would fire late.
+    """
+    if member.is_muted:
+        return
+    timeout_ms = configs.session_timeout_ms(turn.settings, group.group_id)
+    member.session_timeout = timeout_ms / 1000
+    member.deadline = turn.now + member.session_timeout
+    if member.deadline < member.armed:
+        member.armed = member.deadline
+        turn.arm(member.session_key, member.deadline)
+
+
+def last_heard(member: Member) -> float:
+    """The time of a member's last heartbeat, in seconds since the epoch.
+
+    It is in the future for a member that is credited with signs of life.
+    """
+    return member.deadline - member.session_timeout
+
+
+def end(turn: Turn, group: ConsumerGroup, member: Member) -> None:
+    """Ends the session of a member id: its timers, and a mute."""
+    if member.is_muted:
+        member.is_muted = False
+        turn.lasting.unmute(group.group_id, member.member_id)
+    if member.armed != NEVER:
+        member.armed = NEVER
+        turn.disarm(member.session_key)
+    if member.revoke_by is not None:
+        member.revoke_by = None
+        turn.disarm(("revoke", group.group_id, member.member_id))
+
+
+def resume(turn: Turn, group: ConsumerGroup) -> None:
+    """Starts the sessions of members that are back: their removal was undone."""
+    for member in group.members.values():
+        if member.armed == NEVER:
+            keep_alive(turn, group, member)

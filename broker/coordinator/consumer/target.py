@@ -1,0 +1,77 @@
+"""The target assignment of a group: computed by an assignor when the epoch is new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kohort.broker.coordinator.consumer import configs, notices
+from kohort.broker.coordinator.consumer.assignors import (
+    ASSIGNORS,
+    MemberSpec,
+    meeting_order,
+)
+from kohort.broker.coordinator.consumer.changes import Change
+from kohort.broker.coordinator.consumer.group import ConsumerGroup, by_topic
+from kohort.broker.coordinator.effects import (
+    TargetAssignmentRecord,
+    TargetMemberRecord,
+)
+from kohort.broker.coordinator.topics import TopicImage
+from kohort.broker.coordinator.turn import Turn
+
+
+def is_due(turn: Turn, group: ConsumerGroup) -> bool:
+    """Returns whether a heartbeat has to compute a new target assignment.
+
+    After the last one, ``group.consumer.assignment.interval.ms`` has to be over: then
+    the next heartbeat of any member computes it. A test may hold the group before that.
+    ``group.consumer.assignor.offload.enable`` has no effect in Kafka 4.3.0.
+    """
+    if group.assignment_epoch >= group.generation_id or turn.is_held(group):
+        return False
+    interval_ms = configs.assignment_interval_ms(turn.settings, group.group_id)
+    if not group.assigned_ms or not interval_ms:
+        return True
+    return int(turn.now * 1000) >= group.assigned_ms + interval_ms
+
+
+def compute(change: Change, member_id: str, *, is_new: bool) -> None:
+    """Computes the target assignment of the group epoch, and writes what has changed.
+
+    Args:
+        change: the change of a heartbeat.
+        member_id: its member.
+        is_new: whether the member has come with this heartbeat.
+    """
+    turn, group = change.turn, change.group
+    assignor = group.assignor()
+    specs: dict[str, MemberSpec] = {}
+    topics: dict[bytes, TopicImage] = {}
+    for each in _in_order(group, member_id, is_new=is_new):
+        member = group.members[each]
+        images = group.images(member)
+        topics.update((image.topic_id, image) for image in images)
+        specs[each] = MemberSpec(
+            [image.topic_id for image in images],
+            member.group_instance_id,
+            member.says.rack_id,
+            dict(group.targets.get(each, ())),
+            len(group.subscription(member)),
+        )
+    assign = ASSIGNORS[assignor]
+    found = assign(specs, topics, homogeneous=group.is_homogeneous())
+    for each in [*found, *(specs.keys() - found.keys())]:
+        rows = [*found.get(each, {}).items()]
+        old = group.targets.get(each)
+        if old is None or by_topic(old) != by_topic(rows):
+            change.put(TargetMemberRecord(group.group_id, each, rows))
+    made = group.generation_id, int(turn.now * 1000)
+    change.put(TargetAssignmentRecord(group.group_id, made))
+    group.protocol_name = assignor
+    notices.target_computed(turn, group)
+
+
+def _in_order(group: ConsumerGroup, member_id: str, *, is_new: bool) -> Sequence[str]:
+    known = [each for each in group.members if not is_new or each != member_id]
+    most = group.most_members - is_new
+    return meeting_order(known, most, updated=member_id)

@@ -1,0 +1,71 @@
+"""The fields that a heartbeat needs; errors in Kafka's words."""
+
+from __future__ import annotations
+
+from kohort.broker.coordinator.consumer.cause import Refusal
+from kohort.broker.coordinator.consumer.member import AWAY, Member
+from kohort.broker.coordinator.events import ConsumerHeartbeat
+from kohort.broker.coordinator.settings import GroupSettings
+from kohort.protocol.errors import ErrorCode
+
+
+def check(settings: GroupSettings, event: ConsumerHeartbeat) -> Refusal | None:
+    """Checks a heartbeat without its group."""
+    message = _invalid(event)
+    if message is not None:
+        return Refusal(ErrorCode.INVALID_REQUEST, message)
+    assignor, supported = event.server_assignor, settings.consumer_assignors
+    if assignor is not None and assignor not in supported:
+        message = (
+            f"ServerAssignor {assignor} is not supported. Supported assignors:"
+            f" {', '.join(supported)}."
+        )
+        return Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
+    return None
+
+
+def _invalid(event: ConsumerHeartbeat) -> str | None:
+    epoch = event.member_epoch
+    needs_id = event.member_id_required or epoch > 0 or epoch == -1
+    names = (
+        ("MemberId", event.member_id if needs_id else None),
+        ("GroupId", event.group_id),
+        ("InstanceId", event.group_instance_id),
+        ("RackId", event.rack_id),
+    )
+    for name, value in names:
+        if value is not None and not value.strip():
+            return f"{name} can't be empty."
+    if epoch == 0:
+        return _invalid_join(event)
+    if epoch == AWAY and event.group_instance_id is None:
+        return "InstanceId can't be null."
+    return "MemberEpoch is invalid." if epoch < AWAY else None
+
+
+def _invalid_join(event: ConsumerHeartbeat) -> str | None:
+    if event.rebalance_timeout_ms == -1:
+        return "RebalanceTimeoutMs must be provided in first request."
+    if event.owned is None or event.owned:
+        return "TopicPartitions must be empty when (re-)joining."
+    if event.subscribed_topics is None and event.subscribed_regex is None:
+        return (
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when"
+            " (re-)joining."
+        )
+    return None
+
+
+def check_static(member: Member | None, event: ConsumerHeartbeat) -> Refusal | None:
+    """Checks that the sender is the present member with its instance id."""
+    instance_id = event.group_instance_id
+    if member is None:
+        message = f"Instance id {instance_id} is unknown."
+        return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    if member.member_id != event.member_id:
+        message = (
+            f"Static member {event.member_id} with instance id {instance_id} was fenced"
+            f" by member {member.member_id}."
+        )
+        return Refusal(ErrorCode.FENCED_INSTANCE_ID, message)
+    return None

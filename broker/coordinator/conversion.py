@@ -1,0 +1,34 @@
+"""Groups without members that change their protocol (KIP-848).
+
+The first member of another protocol makes a new group in place of the empty one: it
+keeps the offsets, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kohort.broker.coordinator.appends import GroupChange
+from kohort.broker.coordinator.effects import Written
+from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.turn import Turn
+
+
+def replace_empty(
+    turn: Turn, old: Group, new: Group
+) -> tuple[Sequence[Written], GroupChange]:
+    """Gives the offsets of a group without members to the one that replaces it.
+
+    Returns:
+        The records that delete the old group, which keep its offsets, and its change:
+        they have to be written before the first record of the new one.
+    """
+    assert not old.members
+    for timer in old.stop_timers():
+        turn.disarm(timer)
+    new.committed, new.expire_ms, new.pending = (
+        old.committed,
+        old.expire_ms,
+        old.pending,
+    )
+    return [*old.tombstones()], GroupChange(old, was_deleted=True, was_replaced=True)
