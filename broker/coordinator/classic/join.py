@@ -40,8 +40,10 @@ from kohort.broker.coordinator.classic.cause import Cause
 from kohort.broker.coordinator.classic.group import ClassicGroup, find
 from kohort.broker.coordinator.classic.member import Member, PendingMember, Protocols
 from kohort.broker.coordinator.classic.removal import remove, remove_pending
-from kohort.broker.coordinator.effects import JoinResult
+from kohort.broker.coordinator.conversion import replace_empty
+from kohort.broker.coordinator.effects import JoinResult, Written
 from kohort.broker.coordinator.events import Join
+from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.notices import group_state
 from kohort.broker.coordinator.room import Coordinating, Groups
 from kohort.broker.coordinator.state import (
@@ -76,14 +78,14 @@ def join(
         return
     group = find(groups, event.group_id)
     if group is None:
+        other = groups.get(event.group_id)
+        if other is not None and other.state is not EMPTY:
+            _refuse(turn, None, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            return
         if event.member_id:
             _refuse(turn, None, event, ErrorCode.UNKNOWN_MEMBER_ID)
             return
-        # As in Kafka, the group stays, Empty, even if this member is refused.
-        group = groups[event.group_id] = ClassicGroup(event.group_id, turn.now)
-        made = GroupChange(group, (), was_made=True)
-        turn.append(group.record(), completion=Changed([made]))
-        group_state(turn, group)
+        group = _make(turn, groups, event.group_id, other)
     if not _has_room(turn, group, event.member_id):
         _turn_away(turn, group, event)
         return
@@ -97,6 +99,26 @@ def join(
         if prefix is None:
             prefix = event.client.id
         _join_unknown(turn, group, event, protocols, new_member_id(prefix))
+
+
+def _make(
+    turn: Turn, groups: Groups, group_id: str, other: Group | None
+) -> ClassicGroup:
+    """Creates a group, in place of an empty one of another protocol if there is one.
+
+    As in Kafka, the group stays, Empty, even if its first member is refused.
+    """
+    group = ClassicGroup(group_id, turn.now)
+    records: list[Written] = [group.record()]
+    changes = [GroupChange(group, (), was_made=True)]
+    if other is not None:
+        tombstones, replaced = replace_empty(turn, other, group)
+        records = [*tombstones, *records]
+        changes.insert(0, replaced)
+    groups[group_id] = group
+    turn.append_batch(records, Changed(changes), [])
+    group_state(turn, group)
+    return group
 
 
 # -- the hot path: all members but the first and the last of a rebalance

@@ -9,7 +9,10 @@ from kohort.broker.coordinator.consumer import notices, sessions
 from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.member import MemberState
 from kohort.broker.coordinator.consumer.reconcile import time_revocation
-from kohort.broker.coordinator.effects import ConsumerRecord
+from kohort.broker.coordinator.effects import (
+    ConsumerMemberRecord,
+    ConsumerRecord,
+)
 from kohort.broker.coordinator.topics import TopicsImage
 from kohort.broker.coordinator.turn import Turn
 
@@ -50,10 +53,15 @@ def restore(
 def undone(turn: Turn, group: ConsumerGroup, change: GroupChange, error: int) -> None:
     """Follows an undone change: members that are back have timers again."""
     del error
+    for record in change.undo:
+        if (
+            type(record) is ConsumerMemberRecord
+            and record.value is None
+            and record.member_id not in group.members
+        ):
+            turn.disarm(("session", group.group_id, record.member_id))
     if change.was_made:
         turn.lasting.rebalances.pop(group.group_id, None)
-        for member in [*group.members.values()]:
-            sessions.end(turn, group, member)
         for key in group.stop_timers():
             turn.disarm(key)
         return

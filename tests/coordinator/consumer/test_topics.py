@@ -1,81 +1,155 @@
-"""Topics of consumer groups: their hash, and the patterns that match them."""
+"""Topics that change, and patterns of topics."""
 
 from __future__ import annotations
 
 import pytest
+from tests.coordinator.consumer.context import Scene
 
-from kohort.broker.coordinator.consumer.regex import (
-    InvalidRegularExpressionError,
-    compiled,
-    resolve,
-)
-from kohort.broker.coordinator.consumer.topics_hash import group_hash, topic_hash
-from kohort.broker.coordinator.topics import TopicImage
-from kohort.broker.patterns import MOST_CHARACTERS
-
-ORDERS = TopicImage(
-    bytes.fromhex("00112233445566778899aabbccddeeff"),
-    "orders",
-    [["a", "b"], ["rück"], []],
-)
-BILLS = TopicImage(bytes.fromhex("ffeeddccbbaa99887766554433221100"), "bills", [[]])
+from kohort.broker.coordinator.effects import RegularExpressionRecord
+from kohort.protocol.errors import ErrorCode
 
 
-def test_hashes_are_those_of_kafka() -> None:
-    """The numbers are from Kafka 4.3's Utils."""
-    hashes = {"orders": topic_hash(ORDERS), "bills": topic_hash(BILLS)}
-    assert hashes == {"orders": 61816030937703102, "bills": 1300518010474812258}
-    assert group_hash(hashes) == 8813418166510718414
-    assert group_hash({}) == 0
+def test_new_partitions_start_a_new_epoch() -> None:
+    """With the next heartbeat."""
+    scene = Scene()
+    scene.topic()
+    (a,) = scene.settled("A")
+    scene.grow("t", 3)
+    a.beat()
+    assert (a.epoch, a.assigned) == (3, {"t": [0, 1, 2]})
+    assert scene.event("rebalance_started")["cause"] == "topics_changed"
 
 
-def test_a_hash_changes_with_racks_and_partitions() -> None:
-    """Each field of a topic is in it."""
-    others = [
-        TopicImage(BILLS.topic_id, "bills", [["a"]]),
-        TopicImage(BILLS.topic_id, "bills", [[], []]),
-        TopicImage(BILLS.topic_id, "bill", [[]]),
-        TopicImage(ORDERS.topic_id, "bills", [[]]),
-    ]
-    assert len({topic_hash(topic) for topic in [BILLS, *others]}) == 5
+def test_a_topic_created_later_is_assigned() -> None:
+    """Members may subscribe to topics that do not exist yet."""
+    scene = Scene()
+    a = scene.consumer("A", scene.topic(), "later")
+    a.join()
+    scene.topic("later", 1)
+    a.beat()
+    assert (a.epoch, a.assigned) == (3, {"t": [0, 1], "later": [0]})
 
 
-@pytest.mark.parametrize(
-    ("regex", "description"),
-    [
-        ("[a", "missing closing ]"),
-        ("(a", "missing closing )"),
-        ("a)", "regexp/syntax: internal error"),
-        ("*", "missing argument to repetition operator"),
-        ("a**", "invalid nested repetition operator"),
-        ("a{2000}", "invalid repeat count"),
-        ("\\", "trailing backslash at end of expression"),
-        ("\\8", "invalid escape sequence"),
-        ("[z-a]", "invalid character class range"),
-        ("(?P<n", "invalid named capture"),
-        ("(?<=a)b", "invalid named capture"),
-        ("(?z)", "invalid or unsupported Perl syntax"),
-        ("a" * (MOST_CHARACTERS + 1), "the pattern is too large"),
-    ],
-)
-def test_an_invalid_pattern_has_the_message_of_kafka(
-    regex: str, description: str
-) -> None:
-    """The descriptions are re2j's; the last one is kohort's limit."""
-    with pytest.raises(InvalidRegularExpressionError) as error:
-        compiled(regex)
-    assert str(error.value) == (
-        f"SubscribedTopicRegex `{regex}` is not a valid regular expression:"
-        f" {description}."
+def test_a_deleted_topic_disappears() -> None:
+    """Its partitions have to be given up, too."""
+    scene = Scene()
+    scene.topic("u", 1)
+    a = scene.consumer("A", scene.topic(), "u")
+    a.join()
+    a.settle()
+    scene.drop("u")
+    a.beat()
+    a.settle()
+    assert (a.epoch, a.assigned) == (3, {"t": [0, 1]})
+    assert scene.group.state == "Stable"
+
+
+def test_other_topics_do_not_matter() -> None:
+    """Nobody subscribes to them."""
+    scene = Scene()
+    scene.topic()
+    (a,) = scene.settled("A")
+    scene.topic("other")
+    a.beat()
+    assert a.epoch == 2
+
+
+def test_a_pattern_is_resolved_after_the_heartbeat() -> None:
+    """The next one gets the partitions."""
+    scene = Scene()
+    scene.topic("tick", 1)
+    scene.topic("tock", 1)
+    a = scene.consumer("A", regex="t.ck")
+    a.join(topics=None)
+    assert (a.epoch, a.assigned) == (1, {})
+    a.beat()
+    assert (a.epoch, a.assigned) == (2, {"tick": [0], "tock": [0]})
+    assert scene.group.is_subscribed_to("tick")
+    assert scene.describe_consumers().members[0].subscribed_regex == "t.ck"
+
+
+def test_a_pattern_has_to_match_whole_names() -> None:
+    """As in Java's `matches`."""
+    scene = Scene()
+    scene.topic("tick", 1)
+    a = scene.consumer("A", regex="tic")
+    a.join(topics=None)
+    a.beat()
+    assert a.assigned == {}
+
+
+def test_an_invalid_pattern_is_refused() -> None:
+    """No group is created for it."""
+    scene = Scene()
+    a = scene.consumer("A", regex="[")
+    refused = a.join(topics=None)
+    assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert refused.error_message == (
+        "SubscribedTopicRegex `[` is not a valid regular expression: missing closing ]."
     )
+    assert not scene.coordinator.groups
+    scene.topic()
+    (b,) = scene.settled("B")
+    records = len(scene.records)
+    assert a.join(topics=None).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert (len(scene.records), [*scene.group.members]) == (records, [b.member_id])
 
 
-def test_a_pattern_matches_whole_names() -> None:
-    """The topics are sorted; an invalid pattern has none."""
-    names = ["orders-2", "my-orders", "orders", "__consumer_offsets", "orders-1"]
-    assert resolve(["orders(-[0-9])?", "__.*", "(", "nothing"], names) == {
-        "orders(-[0-9])?": ["orders", "orders-1", "orders-2"],
-        "__.*": ["__consumer_offsets"],
-        "(": [],
-        "nothing": [],
-    }
+@pytest.mark.parametrize("is_created", [False, True])
+def test_patterns_are_resolved_again(is_created: bool) -> None:
+    """If topics were created, 10 s after the last time; else by the interval."""
+    scene = Scene()
+    scene.topic("tick", 1)
+    a = scene.consumer("A", regex="t.ck")
+    a.join(topics=None)
+    a.beat()
+    if is_created:
+        scene.topic("tock", 1)
+        scene.sleep(10_000)
+        a.beat()
+        assert len(a.assigned) == 1
+        scene.sleep(1)
+    else:
+        scene.topics.create("tock", 1)
+        for _ in range(15):
+            scene.sleep(40_000)
+            a.beat()
+        assert len(a.assigned) == 1
+        scene.sleep(1)
+    a.beat()
+    a.beat()
+    assert a.assigned == {"tick": [0], "tock": [0]}
+
+
+def test_a_pattern_that_no_member_has_is_forgotten() -> None:
+    """Its members changed it, or left."""
+    scene = Scene()
+    scene.topic("tick", 1)
+    a = scene.consumer("A", regex="t.ck")
+    b = scene.consumer("B", regex="t.ck")
+    a.join(topics=None)
+    b.join(topics=None)
+    scene.settle(a, b)
+    a.beat(regex="")
+    assert "t.ck" in scene.group.patterns
+    b.leave()
+    assert not scene.group.patterns
+    record = next(r for r in reversed(scene.records) if isinstance(r, RegularExpressionRecord))
+    assert record.value is None
+
+
+def test_a_member_may_have_names_and_a_pattern() -> None:
+    """It gets the topics of both."""
+    scene = Scene()
+    scene.topic("tick", 1)
+    scene.topic("other", 1)
+    a = scene.consumer("A", "other", regex="t.ck")
+    a.join()
+    assert a.assigned == {"other": [0]}
+    a.beat()
+    assert a.assigned == {"other": [0], "tick": [0]}
+    a.beat(topics=[])
+    assert a.assigned == {"tick": [0]}
+    a.settle()
+    a.beat(regex="")
+    assert a.assigned == {}

@@ -1,0 +1,178 @@
+"""Consumer groups and their log: loads, moves, and refused records."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.coordinator.consumer.context import Scene
+from tests.coordinator.driver import read_log
+
+from kohort.broker.coordinator.effects import (
+    ConsumerGroupRecord,
+    CurrentAssignmentRecord,
+    GroupTombstone,
+    TargetAssignmentRecord,
+)
+from kohort.protocol.errors import ErrorCode
+
+
+def test_a_group_comes_back_with_its_members() -> None:
+    """Each goes on with its epoch; sessions start anew."""
+    scene = Scene()
+    scene.topic()
+    a, b = scene.settled("A", "B")
+    scene.sleep(40_000)
+    scene.restart()
+    scene.sleep(40_000)
+    assert (a.beat().error_code, b.beat().error_code) == (0, 0)
+    assert scene.group.state == "Stable"
+    assert scene.event("group_loaded")["protocol"] == "uniform"
+
+
+def test_a_revocation_is_timed_after_a_move() -> None:
+    """The rebalance timeout starts anew."""
+    scene = Scene()
+    scene.topic()
+    a = scene.consumer("A", "t", rebalance_ms=10_000)
+    a.join()
+    a.settle()
+    b = scene.consumer("B", "t")
+    b.join()
+    a.beat()
+    scene.sleep(9_000)
+    scene.move()
+    scene.sleep(9_000)
+    assert len(scene.group.members) == 2
+    scene.sleep(1_000)
+    assert [*scene.group.members] == [b.member_id]
+
+
+def test_records_may_come_in_any_order() -> None:
+    """The latest record of each key counts; compaction leaves them as they are."""
+    scene = Scene()
+    scene.topic()
+    scene.settled("A", "B")
+    log = {(type(r), getattr(r, "member_id", "")): r for r in scene.records}
+    records = [*log.values()]
+    expected = {*map(repr, scene.group.records())}
+    for seed in range(20):
+        random.Random(seed).shuffle(records)  # noqa: S311 - any order will do
+        other = Scene()
+        other.topics = scene.topics
+        other.coordinator = other._new_coordinator()
+        other.coordinator.start(read_log(records), other.now)
+        assert {*map(repr, other.group.records())} == expected
+        assert other.group.state == "Stable"
+        assert other.group.owners == scene.group.owners
+
+
+def test_a_log_without_a_member_s_subscription_can_be_read() -> None:
+    """The member cannot go on, and its session ends."""
+    scene = Scene()
+    scene.topic()
+    (a,) = scene.settled("A")
+    kept = (ConsumerGroupRecord, CurrentAssignmentRecord, TargetAssignmentRecord)
+    scene.records = [r for r in scene.records if isinstance(r, kept)]
+    scene.invariants = type(scene.invariants)()
+    scene.restart()
+    assert [*scene.group.members] == [a.member_id]
+    scene.sleep(45_000)
+    assert not scene.group.members
+
+
+def test_a_refused_join_leaves_no_group() -> None:
+    """The log refused its records: they were too large."""
+    scene = Scene()
+    scene.topic()
+    a = scene.consumer("A", "t")
+    scene.is_holding = True
+    pending = a.start_join()
+    scene.refuse()
+    assert pending.result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not scene.coordinator.groups
+    assert not [key for key in scene.timers if key[0] == "session"]
+
+
+@pytest.mark.parametrize("refused", ["join", "step", "leave"])
+def test_a_refused_change_is_undone(refused: str) -> None:
+    """The group is as before, with its timers; then the members try again."""
+    scene = Scene()
+    scene.topic()
+    a = scene.consumer("A", "t", rebalance_ms=10_000)
+    a.join()
+    a.settle()
+    b = scene.consumer("B", "t")
+    if refused != "join":
+        b.join()
+    before = [*map(repr, scene.group.records())]
+    scene.is_holding = True
+    if refused == "join":
+        pending = b.start_join()
+    elif refused == "step":
+        pending = a.start_beat(is_lost=True)
+    else:
+        pending = b.start_beat(epoch=-1, is_lost=True)
+    assert [*map(repr, scene.group.records())] != before
+    scene.refuse()
+    assert pending.result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert sorted(map(repr, scene.group.records())) == sorted(before)
+    scene.is_holding = False
+    if refused == "join":
+        b.join()
+    scene.settle(a, b)
+    assert (a.assigned, b.assigned) == ({"t": [0]}, {"t": [1]})
+    scene.sleep(45_000)
+    assert not scene.group.members, "their sessions run"
+
+
+def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
+    """The first member of the other protocol replaces it; offsets stay."""
+    scene = Scene()
+    scene.topic()
+    (old,) = scene.stable_group("C")
+    old.commit("t", 7)
+    refused = scene.consumer("A", "t").join()
+    assert refused.error_message == "Group g is not a consumer group."
+    old.leave()
+    a = scene.consumer("A", "t")
+    a.join()
+    assert (a.epoch, scene.committed("t")) == (2, 7)
+    assert scene.tombstones() == ["g"]
+    scene.restart()
+    assert (a.beat().error_code, scene.committed("t")) == (0, 7)
+
+
+def test_an_empty_consumer_group_becomes_a_classic_group() -> None:
+    """Likewise."""
+    scene = Scene()
+    scene.topic()
+    (a,) = scene.settled("A")
+    a.commit("t", 7)
+    a.leave()
+    scene.stable_group("C")
+    assert scene.state() == "Stable"
+    assert scene.committed("t") == 7
+    assert a.beat().error_message == "Group g is not a consumer group."
+    scene.restart()
+    assert (scene.state(), scene.committed("t")) == ("Stable", 7)
+
+
+def test_a_refused_change_of_the_protocol_is_undone() -> None:
+    """The group is what it was, with its offsets."""
+    scene = Scene()
+    scene.topic()
+    scene.commit([("t", 0, 7, -1, None)])
+    before = scene.coordinator.groups["g"]
+    a = scene.consumer("A", "t")
+    scene.is_holding = True
+    a.start_join()
+    assert scene.committed("t") == 7
+    scene.refuse()
+    scene.is_holding = False
+    assert scene.coordinator.groups == {"g": before}
+    assert scene.committed("t") == 7
+    a.join()
+    scene.commit([("t", 0, 8, -1, None)], generation_id=2, member_id=a.member_id)
+    assert scene.committed("t") == 8
+    assert not [r for r in scene.records if isinstance(r, GroupTombstone)][1:]
