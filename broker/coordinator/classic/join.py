@@ -40,7 +40,7 @@ from kohort.broker.coordinator.classic.cause import Cause
 from kohort.broker.coordinator.classic.group import ClassicGroup, find
 from kohort.broker.coordinator.classic.member import Member, PendingMember, Protocols
 from kohort.broker.coordinator.classic.removal import remove, remove_pending
-from kohort.broker.coordinator.conversion import replace_empty
+from kohort.broker.coordinator.conversion import replace
 from kohort.broker.coordinator.effects import JoinResult, Written
 from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.group import Group
@@ -112,7 +112,7 @@ def _make(
     records: list[Written] = [group.record()]
     changes = [GroupChange(group, (), was_made=True)]
     if other is not None:
-        tombstones, replaced = replace_empty(turn, other, group)
+        tombstones, replaced = replace(turn, other, group)
         records = [*tombstones, *records]
         changes.insert(0, replaced)
     groups[group_id] = group

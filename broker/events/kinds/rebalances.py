@@ -135,7 +135,9 @@ KINDS: tuple[Kind, ...] = (
         "member_reconciled",
         "A member of a consumer group took a step to its target assignment (KIP-848).",
         (
-            always("member_epoch", "int", "its epoch now; -2: it left and will be back"),
+            always(
+                "member_epoch", "int", "its epoch now; -2: it left and will be back"
+            ),
             always("target_epoch", "int", "the epoch of the target assignment"),
             always("revoking", "[part]", "partitions that it has to give up"),
             always(
