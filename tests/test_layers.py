@@ -225,7 +225,8 @@ def test_the_brokers_layers_point_inward(own: str) -> None:
 def test_the_rooms_of_group_protocols_are_apart() -> None:
     """A protocol knows what all groups share, and no other; only one file joins them.
 
-    A group can change its protocol, which `migration` does: it knows both. So a further protocol is a further folder, and a line in the coordinator.
+    A group can change its protocol: `migration` knows both. So a further protocol is a
+    further folder, and a line in the coordinator.
     """
     shared = "kohort.broker.coordinator"
     joins = f"{shared}.coordinator"

@@ -89,7 +89,7 @@ def join(
     if not _has_room(turn, group, event.member_id):
         _turn_away(turn, group, event)
         return
-    protocols = group.shared_offer(_protocols(event))
+    protocols = group.shared_offer(distinct_protocols(event))
     if not group.supports(event.protocol_type, protocols):
         _refuse(turn, group, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     elif event.member_id:
@@ -173,7 +173,7 @@ def _have_same_names(some: Sequence[tuple[str, bytes]], others: Protocols) -> bo
 # -- any join
 
 
-def _protocols(event: Join) -> Protocols:
+def distinct_protocols(event: Join) -> Protocols:
     """The protocols, each name once: a repeated name makes Kafka hang."""
     protocols = tuple(event.protocols)
     if len(protocols) > 1 and len({name for name, _ in protocols}) < len(protocols):

@@ -14,8 +14,9 @@ from kohort.broker.coordinator.topics import TopicsImage
 from kohort.broker.coordinator.turn import Turn
 
 Upgrade = Callable[[Turn, Groups, Group, ConsumerGroup], Change | Refusal]
-"""``upgrade(turn, groups, old, new)``: begins the change of a classic group with members
-to a consumer group, or says why not; see `kohort.broker.coordinator.migration`."""
+"""``upgrade(turn, groups, old, new)``: begins the change of a classic group with
+members to a consumer group, or says why not; see `kohort.broker.coordinator.migration`.
+"""
 
 
 class Surroundings(NamedTuple):

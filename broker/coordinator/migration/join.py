@@ -179,7 +179,7 @@ def _stated_by(
         "",
         before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         before.server_assignor,
-        (event.session_timeout_ms, (*event.protocols,)),
+        (event.session_timeout_ms, classic.distinct_protocols(event)),
     )
 
 

@@ -19,7 +19,7 @@ def join_expired(turn: Turn, group: ConsumerGroup, key: TimerKey) -> None:
         return
     member.rejoin_by = None
     notices.member_kicked(turn, group, member, "did_not_join_in_time")
-    cause = Cause("rejoin_timeout", member.identity)
+    cause = Cause("revocation_timeout", member.identity)
     leave.remove(turn, {group.group_id: group}, group, [member], cause)
 
 

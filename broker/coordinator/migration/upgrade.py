@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from kohort.broker.coordinator.classic import rebalance, waiting
 from kohort.broker.coordinator.classic.group import ClassicGroup
@@ -36,8 +38,25 @@ from kohort.protocol.consumer import (
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError
 
+Message = TypeVar("Message")
+
 _POLICIES = ("upgrade", "bidirectional")
 _AGAIN = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+_UNEXPECTED = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
+class _MalformedError(Exception):
+    """A member's subscription or assignment cannot be read.
+
+    Kafka expects that of bytes without a version or a first length; other errors are
+    unexpected and have no message.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self.is_expected = len(data) < 6 or data[0] > 0x7F
 
 
 class _CustomAssignorError(Exception):
@@ -66,17 +85,15 @@ def upgrade(
         return _refusal(old, f"because {why}.")
     _answer_waiting(turn, old)
     if old.protocol_name is None:
-        # Kafka fails: the members have not had a generation.
-        message = (
-            "The server experienced an unexpected error when processing the request."
-        )
-        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
-    order = in_timeline(
-        [each.member_id for each in old.ordered()], len(old.members) - 1
-    )
+        # As in Kafka, which does not expect it: there has not been a generation.
+        return _UNEXPECTED
+    member_ids = [each.member_id for each in old.ordered()]
+    order = in_timeline(member_ids, len(member_ids) - 1)
     try:
         members = {each: _Upgraded(old, old.members[each], new) for each in order}
-    except WireError:
+    except _MalformedError as error:
+        if not error.is_expected:
+            return _UNEXPECTED
         return _refusal(old, "because the embedded consumer protocol is malformed.")
     except _CustomAssignorError:
         return _refusal(
@@ -116,7 +133,7 @@ class _Upgraded:
     """A classic member as a member of a consumer group.
 
     Raises:
-        WireError: its subscription or its assignment cannot be read.
+        _MalformedError: its subscription or its assignment cannot be read.
         _CustomAssignorError: its assignment has user data.
     """
 
@@ -127,11 +144,12 @@ class _Upgraded:
     ) -> None:
         partitions = {}
         if member.assignment:
-            assignment = decode_assignment(member.assignment)
+            assignment = _read(decode_assignment, member.assignment)
             if assignment.user_data:
                 raise _CustomAssignorError
             partitions = assignments.by_id(assignment.assigned_partitions, new.topics)
-        subscription = decode_subscription(member.metadata(old.protocol_name))
+        metadata = member.metadata(old.protocol_name)
+        subscription = _read(decode_subscription, metadata)
         self.target: TopicPartitions = [*partitions.items()]
         self.stated = ConsumerMember(
             member.group_instance_id,
@@ -147,6 +165,13 @@ class _Upgraded:
         epoch = old.generation_id
         rows = [(each, found, [epoch] * len(found)) for each, found in self.target]
         self.current = CurrentAssignment(epoch, epoch, MemberState.STABLE, rows, ())
+
+
+def _read(decode: Callable[[bytes], Message], data: bytes) -> Message:
+    try:
+        return decode(data)
+    except WireError:
+        raise _MalformedError(data) from None
 
 
 def _put(change: Change, members: dict[str, _Upgraded], epoch: int) -> None:
