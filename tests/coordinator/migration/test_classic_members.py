@@ -41,7 +41,7 @@ def test_a_member_learns_of_the_rebalance_joins_and_syncs() -> None:
 
 
 def test_a_cooperative_member_gives_up_its_partitions_first() -> None:
-    """Its join names the partitions it owns; it joins again when it has revoked some."""
+    """Its join names the partitions it owns; it joins again after it revoked some."""
     scene = Mixed()
     a, c = mixed_group(scene)
     a.protocols = subscribed("t", owned=[0, 1])
