@@ -65,6 +65,23 @@ def violations(values: Mapping[str, Any]) -> Iterator[Violation]:
     for key in GROUP_KEYS.values():
         for parent in key.parents:
             yield from _bounds(parent, key.name, values[parent], values)
+        least, most = bounds_of(key.name)
+        if {least, most} <= BROKER_KEYS.keys() and values[most] < values[least]:
+            yield most, f"must be at least {least} ({values[least]})"
+    yield from _heartbeats(values, "group.")
+    if not values["group.consumer.assignors"]:
+        yield "group.consumer.assignors", "must not be empty"
+    if "classic" not in values["group.coordinator.rebalance.protocols"]:
+        yield "group.coordinator.rebalance.protocols", "must contain classic"
+
+
+def _heartbeats(values: Values, prefix: str) -> Iterator[Violation]:
+    """Yields the session timeouts that are not above the heartbeat interval."""
+    for kind in ("consumer", "share", "streams"):
+        session = f"{prefix}{kind}.session.timeout.ms"
+        heartbeat = f"{prefix}{kind}.heartbeat.interval.ms"
+        if values[session] <= values[heartbeat]:
+            yield session, f"must be above {heartbeat} ({values[heartbeat]})"
 
 
 def _times(values: Mapping[str, Any]) -> Iterator[Violation]:
@@ -106,24 +123,25 @@ def group_violations(changed: Mapping[str, Any], values: Values) -> Iterator[Vio
     """
     for key in GROUP_KEYS.values():
         yield from _bounds(key.name, key.name, changed[key.name], values)
-    for kind in ("consumer", "share", "streams"):
-        session = f"{kind}.session.timeout.ms"
-        heartbeat = f"{kind}.heartbeat.interval.ms"
-        if changed[session] <= changed[heartbeat]:
-            yield session, f"must be above {heartbeat} ({changed[heartbeat]})"
+    yield from _heartbeats(changed, "")
+
+
+def bounds_of(group_key: str) -> tuple[str, str]:
+    """The broker's keys with the least and the largest value of a group's key.
+
+    They have the key's name with min or max in it, as in
+    ``group.consumer.min.session.timeout.ms``. Some of these keys do not exist.
+    """
+    kind, _, rest = group_key.partition(".")
+    rest = rest.removeprefix("num.")
+    return f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
 
 
 def _bounds(
     name: str, group_key: str, value: Any, values: Values
 ) -> Iterator[Violation]:
-    """Yields the broker's bound that a group's value exceeds.
-
-    Bounds have the key's name with min or max in it, as in
-    ``group.consumer.min.session.timeout.ms``.
-    """
-    kind, _, rest = group_key.partition(".")
-    rest = rest.removeprefix("num.")
-    least, most = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+    """Yields the broker's bound that a group's value exceeds."""
+    least, most = bounds_of(group_key)
     if least in BROKER_KEYS and value < values[least]:
         yield name, f"must be at least {least} ({values[least]})"
     if most in BROKER_KEYS and value > values[most]:

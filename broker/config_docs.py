@@ -79,13 +79,13 @@ follower.fetch.last.tiered.offset.enable        whether a new follower starts af
 follower.replication.throttled.rate             rate limit of throttled followers, in bytes per second
 group.consumer.assignment.interval.ms           minimum time between two assignments of a consumer group (KIP-848)
 group.consumer.assignor.offload.enable          no effect either: a setting of a later version
-group.consumer.assignors                        assignors of the new consumer groups (KIP-848), the default one first
+group.consumer.assignors                        assignors of consumer groups (KIP-848), the default one first
 group.consumer.heartbeat.interval.ms            heartbeat interval of members of consumer groups (KIP-848)
 group.consumer.max.assignment.interval.ms       maximum value of consumer.assignment.interval.ms
 group.consumer.max.heartbeat.interval.ms        maximum value of consumer.heartbeat.interval.ms
 group.consumer.max.session.timeout.ms           maximum value of consumer.session.timeout.ms
 group.consumer.max.size                         maximum number of members of a consumer group (KIP-848)
-group.consumer.migration.policy                 whether classic groups can become consumer groups (KIP-848), and back
+group.consumer.migration.policy                 whether classic groups with members can become consumer groups (KIP-848), and back
 group.consumer.min.assignment.interval.ms       minimum value of consumer.assignment.interval.ms
 group.consumer.min.heartbeat.interval.ms        minimum value of consumer.heartbeat.interval.ms
 group.consumer.min.session.timeout.ms           minimum value of consumer.session.timeout.ms
@@ -94,7 +94,7 @@ group.consumer.session.timeout.ms               time without a heartbeat after w
 group.coordinator.append.linger.ms              time that a coordinator collects records before it writes them. Until then a leader's assignment does not take effect, and commits, heartbeats, leaves and deletions wait. -1: for the rest of one turn of the event loop, so that requests that arrive together are handled as in Kafka; 0: no waiting; above 0: for testing clients with a longer wait
 group.coordinator.background.threads            number of coordinator threads for slow work such as matching patterns
 group.coordinator.cached.buffer.max.bytes       largest write buffer that the coordinator keeps for its next write
-group.coordinator.rebalance.protocols           enabled group protocols | classic groups only
+group.coordinator.rebalance.protocols           enabled group protocols: without consumer, heartbeats of consumer groups (KIP-848) get UNSUPPORTED_VERSION; kohort has no share and streams groups
 group.coordinator.threads                       number of threads that handle the requests of groups
 group.initial.rebalance.delay.ms                time that an empty group's first rebalance waits for more members (KIP-134); 0 makes tests fast
 group.max.session.timeout.ms                    maximum session timeout of members

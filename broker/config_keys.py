@@ -85,24 +85,24 @@ fetch.max.bytes                                 int      57671680 1024.. read-on
 fetch.purgatory.purge.interval.requests         int      1000 * read-only
 follower.fetch.last.tiered.offset.enable        boolean  false * cluster-wide
 follower.replication.throttled.rate             long     9223372036854775807 0.. dynamic-only
-group.consumer.assignment.interval.ms           int      1000 0.. cluster-wide
+group.consumer.assignment.interval.ms           int      1000 0.. cluster-wide used
 group.consumer.assignor.offload.enable          boolean  true * hidden
-group.consumer.assignors                        list     uniform,range * read-only
-group.consumer.heartbeat.interval.ms            int      5000 1.. read-only
-group.consumer.max.assignment.interval.ms       int      15000 0.. read-only
-group.consumer.max.heartbeat.interval.ms        int      15000 1.. read-only
-group.consumer.max.session.timeout.ms           int      60000 1.. read-only
-group.consumer.max.size                         int      2147483647 1.. read-only
-group.consumer.migration.policy                 string   bidirectional ~DISABLED|DOWNGRADE|UPGRADE|BIDIRECTIONAL read-only
-group.consumer.min.assignment.interval.ms       int      0 0.. read-only
-group.consumer.min.heartbeat.interval.ms        int      5000 1.. read-only
-group.consumer.min.session.timeout.ms           int      45000 1.. read-only
-group.consumer.regex.refresh.interval.ms        int      600000 10000.. hidden
-group.consumer.session.timeout.ms               int      45000 1.. read-only
+group.consumer.assignors                        list     uniform,range uniform|range read-only used
+group.consumer.heartbeat.interval.ms            int      5000 1.. read-only used
+group.consumer.max.assignment.interval.ms       int      15000 0.. read-only used
+group.consumer.max.heartbeat.interval.ms        int      15000 1.. read-only used
+group.consumer.max.session.timeout.ms           int      60000 1.. read-only used
+group.consumer.max.size                         int      2147483647 1.. read-only used
+group.consumer.migration.policy                 string   bidirectional ~DISABLED|DOWNGRADE|UPGRADE|BIDIRECTIONAL read-only used
+group.consumer.min.assignment.interval.ms       int      0 0.. read-only used
+group.consumer.min.heartbeat.interval.ms        int      5000 1.. read-only used
+group.consumer.min.session.timeout.ms           int      45000 1.. read-only used
+group.consumer.regex.refresh.interval.ms        int      600000 10000.. hidden used
+group.consumer.session.timeout.ms               int      45000 1.. read-only used
 group.coordinator.append.linger.ms              int      -1 -1.. read-only used
 group.coordinator.background.threads            int      2 1.. read-only
 group.coordinator.cached.buffer.max.bytes       int      1048588 524288.. cluster-wide
-group.coordinator.rebalance.protocols           list     classic,consumer,streams consumer|classic|share|streams read-only
+group.coordinator.rebalance.protocols           list     classic,consumer,streams consumer|classic|share|streams read-only used
 group.coordinator.threads                       int      4 1.. read-only
 group.initial.rebalance.delay.ms                int      3000 * read-only used
 group.max.session.timeout.ms                    int      1800000 * read-only used
@@ -447,9 +447,9 @@ unclean.leader.election.enable                  boolean  false * unclean.leader.
 """
 
 _GROUP = """
-consumer.assignment.interval.ms                 int      1000 0.. group.consumer.assignment.interval.ms
-consumer.heartbeat.interval.ms                  int      5000 1.. group.consumer.heartbeat.interval.ms
-consumer.session.timeout.ms                     int      45000 1.. group.consumer.session.timeout.ms
+consumer.assignment.interval.ms                 int      1000 0.. group.consumer.assignment.interval.ms used
+consumer.heartbeat.interval.ms                  int      5000 1.. group.consumer.heartbeat.interval.ms used
+consumer.session.timeout.ms                     int      45000 1.. group.consumer.session.timeout.ms used
 share.assignment.interval.ms                    int      1000 0.. group.share.assignment.interval.ms
 share.auto.offset.reset                         string   latest * -
 share.delivery.count.limit                      int      5 2.. group.share.delivery.count.limit

@@ -69,7 +69,8 @@ HANDLERS: Final = {
     61: "kohort.broker.handlers.k61_describe_producers",
     65: "kohort.broker.handlers.k65_describe_transactions",
     66: "kohort.broker.handlers.k66_list_transactions",
-    68: "kohort.broker.handlers.newer_groups",
+    68: "kohort.broker.handlers.k68_consumer_group_heartbeat",
+    69: "kohort.broker.handlers.k69_consumer_group_describe",
     74: "kohort.broker.handlers.k74_list_config_resources",
     75: "kohort.broker.handlers.k75_describe_topic_partitions",
     76: "kohort.broker.handlers.newer_groups",
@@ -77,7 +78,7 @@ HANDLERS: Final = {
 }
 """The module of each API's handler, by API key. Its function `handle` takes the
 `Request`."""
-WITH_RESPOND: Final = frozenset({8, 11, 12, 13, 14, 22, 25, 26})
+WITH_RESPOND: Final = frozenset({8, 11, 12, 13, 14, 22, 25, 26, 68})
 """APIs whose requests are tokens of a coordinator: their modules also have `respond`,
 which converts the coordinator's result to the response. Those of 11 and 14 have
 `template`, too: the response to `Replies`."""

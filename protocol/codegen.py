@@ -88,6 +88,11 @@ class _Plan:
         return _Form(f.name, f.nullable_in(self.version), self.flexible)
 
 
+def _null_of(f: Field) -> int:
+    """The byte that stands for a struct that is null; 1 stands before the others."""
+    return -1 if f.versions.tag is None else 0
+
+
 _SLICES = {
     "string": ("b[p:q].decode('utf-8', 'replace')", "''"),
     "bytes": ("bytes(b[p:q])", "b''"),
@@ -182,16 +187,19 @@ class _Reader:
         if f.array:
             return self._array(f.kind, form)
         if isinstance(f.kind, type):
-            return self._optional(f.kind) if form.nullable else self.struct_of(f.kind)
+            if form.nullable:
+                return self._optional(f.kind, 1 + _null_of(f))
+            return self.struct_of(f.kind)
         if f.kind.format:
             return self.fixed(f.kind.format)
         return self._sized(f.kind, form)
 
-    def _optional(self, cls: type) -> str:
+    def _optional(self, cls: type, least: int) -> str:
+        """Reads a struct after a byte, which is at least `least` if it is present."""
         out, present = self.out, self.fixed("b")
         self.flush()
         value = out.name()
-        out.add(f"if {present} < 0: {value} = None")
+        out.add(f"if {present} < {least}: {value} = None")
         out.add("else:")
         with out.indented():
             built = self.struct_of(cls)
@@ -368,7 +376,7 @@ class _Writer:
             self._array(f.kind, form, value)
         elif isinstance(f.kind, type):
             if form.nullable:
-                self._optional(f.kind, value)
+                self._optional(f.kind, value, _null_of(f))
             else:
                 self.struct_of(f.kind, value)
         elif f.kind.format:
@@ -376,10 +384,10 @@ class _Writer:
         else:
             self._sized(f.kind, form, value)
 
-    def _optional(self, cls: type, value: str) -> None:
-        out = self.out
+    def _optional(self, cls: type, value: str, null: int) -> None:
+        out, absent = self.out, null.to_bytes(1, "big", signed=True)
         self.flush()
-        out.add(f"if {value} is None: {self.append}(b'\\xff')")
+        out.add(f"if {value} is None: {self.append}({absent!r})")
         out.add("else:")
         with out.indented():
             self.fixed("1", "b")

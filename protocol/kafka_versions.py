@@ -47,6 +47,7 @@ _DIFFERENCES: Final[tuple[tuple[str, Mapping[str, int | None]], ...]] = (
             "UpdateFeatures": 1,
             "DescribeCluster": 1,
             "ConsumerGroupHeartbeat": 0,
+            "ConsumerGroupDescribe": 0,
         },
     ),
     (
@@ -80,6 +81,7 @@ _DIFFERENCES: Final[tuple[tuple[str, Mapping[str, int | None]], ...]] = (
             "DescribeTransactions": None,
             "ListTransactions": None,
             "ConsumerGroupHeartbeat": None,
+            "ConsumerGroupDescribe": None,
             "ListConfigResources": None,
             "DescribeTopicPartitions": None,
         },

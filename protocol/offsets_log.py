@@ -2,8 +2,9 @@
 
 A key starts with an int16, the record type, a value with an int16, its version; a null
 value is a tombstone. Types 0 and 1 are committed offsets, 2 is a group of the classic
-protocol; the others belong to consumer, share and streams groups (KIP-848, KIP-932,
-KIP-1071): their type is recognised, their values are not read.
+protocol; `consumer_groups_log` has the records of consumer groups (KIP-848). The others
+belong to share and streams groups (KIP-932, KIP-1071): their type is recognised, their
+values are not read.
 
 Kafka 4.3 writes an offset in version 4, the first flexible one, with the topic's id; in
 version 1 if the commit has a retention time, which no other version has; and a group in
@@ -22,6 +23,12 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, TypeVar
 
 from kohort.protocol import compression, records
+from kohort.protocol.consumer_groups_log import (
+    KEYS,
+    VALUES,
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+)
 from kohort.protocol.fields import ZERO_UUID, Bytes, Int32, Int64, String, Uuid, V
 from kohort.protocol.generated_calls import uvarint
 from kohort.protocol.messages import Codec, WireError, codec
@@ -58,7 +65,7 @@ RECORD_TYPES: Final = {
 }
 """Kafka's names of the types, by the number at the start of a key."""
 
-GROUP_TYPES: Final = {3: "consumer", 11: "share", 17: "streams"}
+GROUP_TYPES: Final = {11: "share", 17: "streams"}
 """The record type of a group of another protocol, and that protocol."""
 
 NEWEST_VALUE: Final = 4
@@ -136,8 +143,16 @@ class OtherKey:
     group: str | None
 
 
-Key = OffsetCommitKey | GroupMetadataKey | OtherKey
-Value = OffsetCommitValue | GroupMetadataValue
+KnownKey = OffsetCommitKey | GroupMetadataKey | ConsumerGroupKey
+Key = KnownKey | OtherKey
+Value = OffsetCommitValue | GroupMetadataValue | ConsumerGroupValue
+
+_FLEXIBLE: Final = frozenset(VALUES.values())
+_NUMBERS: Final[dict[type[KnownKey], int]] = {
+    OffsetCommitKey: OFFSET_COMMIT,
+    GroupMetadataKey: GROUP_METADATA,
+    **{key: number for number, key in KEYS.items()},
+}
 
 _VERSION = struct.Struct(">h")
 _LONGEST = 0x7FFF
@@ -160,6 +175,8 @@ def decode_key(data: bytes) -> Key:
         return _decoded(OffsetCommitKey, _codec(OffsetCommitKey, 0), data)
     if number == GROUP_METADATA:
         return _decoded(GroupMetadataKey, _codec(GroupMetadataKey, 0), data)
+    if number in KEYS:
+        return _decoded(KEYS[number], _codec(KEYS[number], 0), data)
     if number not in RECORD_TYPES:
         return OtherKey(number, None)
     # All of them begin with their group's id.
@@ -185,14 +202,25 @@ def decode_group_metadata(data: bytes) -> GroupMetadataValue:
     return _decoded_value(GroupMetadataValue, data)
 
 
-def encode_key(key: OffsetCommitKey | GroupMetadataKey) -> bytes:
+def decode_consumer_group(
+    key: ConsumerGroupKey, data: bytes
+) -> ConsumerGroupValue | None:
+    """Decodes the value of a consumer group's key; None for type 4, which is ignored.
+
+    Raises:
+        WireError: the bytes are malformed.
+    """
+    cls = VALUES.get(type(key))
+    return None if cls is None else _decoded_value(cls, data, 0)
+
+
+def encode_key(key: KnownKey) -> bytes:
     """Encodes a key, as Kafka 4.3 writes it.
 
     Raises:
         WireError: a name is too long for the format.
     """
-    is_offset = isinstance(key, OffsetCommitKey)
-    number = OFFSET_COMMIT if is_offset else GROUP_METADATA
+    number = _NUMBERS[type(key)]
     return _VERSION.pack(number) + _encoded(_codec(type(key), 0), key)
 
 
@@ -289,8 +317,8 @@ _INT32 = struct.Struct(">i")
 
 
 def _codec(cls: type, version: int) -> Codec:
-    is_key = cls in {OffsetCommitKey, GroupMetadataKey}
-    return codec(cls, version, flexible=version >= FIRST_FLEXIBLE and not is_key)
+    is_flexible = version >= FIRST_FLEXIBLE or cls in _FLEXIBLE
+    return codec(cls, version, flexible=is_flexible)
 
 
 T = TypeVar("T")
@@ -303,16 +331,16 @@ def _decoded(cls: type[T], known: Codec, data: bytes) -> T:
         raise WireError(f"{cls.__name__} of {len(data)} bytes: {error}") from None
     if position != len(data):
         behind = len(data) - position
-        raise WireError(f"{behind} bytes behind an {cls.__name__}")
+        raise WireError(f"{behind} bytes behind the {cls.__name__}")
     assert isinstance(message, cls)
     return message
 
 
-def _decoded_value(cls: type[T], data: bytes) -> T:
+def _decoded_value(cls: type[T], data: bytes, newest: int = NEWEST_VALUE) -> T:
     if len(data) < 2:
         raise WireError(f"{cls.__name__} of {len(data)} bytes")
     (version,) = _VERSION.unpack_from(data)
-    if not 0 <= version <= NEWEST_VALUE:
+    if not 0 <= version <= newest:
         raise WireError(f"{cls.__name__} of version {version}")
     return _decoded(cls, _codec(cls, version), data)
 

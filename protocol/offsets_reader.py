@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 from kohort.protocol import compression, records
+from kohort.protocol.consumer_groups_log import ConsumerGroupKey, ConsumerGroupValue
 from kohort.protocol.fields import Buffer
 from kohort.protocol.markers import read_marker
 from kohort.protocol.messages import WireError
@@ -20,6 +21,7 @@ from kohort.protocol.offsets_log import (
     GroupMetadataValue,
     OffsetCommitKey,
     OtherKey,
+    decode_consumer_group,
     decode_group_metadata,
     decode_key,
     decode_offset_commit,
@@ -53,8 +55,10 @@ class Reader(Generic[Made]):
         offset: makes the result for a committed offset from its group, topic,
             partition, entry (None for a tombstone) and expiry time (-1 if the commit
             set none).
-        group: makes the result for a group from its id and value (None for a
-            tombstone).
+        group: makes the result for a group of the classic protocol from its id and
+            value (None for a tombstone).
+        consumer_group: makes the result for a record of a consumer group (KIP-848) from
+            its key and value (None for a tombstone); None for no result.
         pending: makes the result for a record of a transaction (KIP-98) from its
             producer id and its result.
         end: makes the result for the end of a transaction from its producer id;
@@ -69,6 +73,9 @@ class Reader(Generic[Made]):
         self,
         offset: Callable[[str, str, int, Entry | None, int], Made],
         group: Callable[[str, GroupMetadataValue | None], Made],
+        consumer_group: Callable[
+            [ConsumerGroupKey, ConsumerGroupValue | None], Made | None
+        ],
         pending: Callable[[int, Made], Made],
         end: Callable[[int, bool], Made],
     ) -> None:
@@ -76,6 +83,7 @@ class Reader(Generic[Made]):
         self.others: dict[str, str] = {}
         self._offset = offset
         self._group = group
+        self._consumer_group = consumer_group
         self._pending = pending
         self._end = end
         self._names: dict[bytes, tuple[str, str]] = {}
@@ -219,8 +227,11 @@ class Reader(Generic[Made]):
             if value is None:
                 return self._group(decoded.group, None)
             return self._group(decoded.group, decode_group_metadata(value))
-        self._skip(decoded, value)
-        return None
+        if isinstance(decoded, OtherKey):
+            self._skip(decoded, value)
+            return None
+        content = None if value is None else decode_consumer_group(decoded, value)
+        return self._consumer_group(decoded, content)
 
     def _make_offset(
         self, pair: tuple[str, str], partition: int, value: bytes | None

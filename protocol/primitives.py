@@ -108,19 +108,24 @@ class Counted(Construct):
 
 
 class Optional(Construct):
-    """A struct after an int8: -1 for null, 1 if it follows."""
+    """A struct after an int8: 1 if it follows, and else, in order to say null, `null`.
 
-    def __init__(self, body: Layout) -> None:
+    That is -1, and 0 in a tagged field.
+    """
+
+    def __init__(self, body: Layout, null: int) -> None:
         super().__init__()
         self.body = body
+        self.null = null
 
     def _parse(self, stream: Any, context: Any, path: Any) -> Any:
-        if construct.Int8sb._parsereport(stream, context, path) < 0:
+        if construct.Int8sb._parsereport(stream, context, path) <= self.null:
             return None
         return self.body._parsereport(stream, context, path)
 
     def _build(self, obj: Any, stream: Any, context: Any, path: Any) -> None:
-        construct.Int8sb._build(-1 if obj is None else 1, stream, context, path)
+        present = self.null if obj is None else 1
+        construct.Int8sb._build(present, stream, context, path)
         if obj is not None:
             self.body._build(obj, stream, context, path)
 
@@ -194,6 +199,9 @@ def layout(cls: type, version: int, *, flexible: bool) -> Layout:
 
     def of(f: Field) -> Layout:
         nullable = f.nullable_in(version)
+        if isinstance(f.kind, type) and nullable and not f.array:
+            inner = layout(f.kind, version, flexible=flexible)
+            return Optional(inner, -1 if f.versions.tag is None else 0)
         if f.array:
             item = of_kind(f.kind, nullable=False)
             return Counted(
@@ -203,8 +211,7 @@ def layout(cls: type, version: int, *, flexible: bool) -> Layout:
 
     def of_kind(kind: Primitive | type, *, nullable: bool) -> Layout:
         if isinstance(kind, type):
-            inner = layout(kind, version, flexible=flexible)
-            return Optional(inner) if nullable else inner
+            return layout(kind, version, flexible=flexible)
         if kind.name in FIXED:
             return FIXED[kind.name]
         if kind.name == "string":

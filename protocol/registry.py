@@ -148,6 +148,7 @@ APIS = (
     Api(65, "DescribeTransactions", "k65_describe_transactions", 0, 0, 0),
     Api(66, "ListTransactions", "k66_list_transactions", 0, 2, 0),
     Api(68, "ConsumerGroupHeartbeat", "k68_consumer_group_heartbeat", 0, 1, 0),
+    Api(69, "ConsumerGroupDescribe", "k69_consumer_group_describe", 0, 1, 0),
     Api(74, "ListConfigResources", "k74_list_config_resources", 0, 1, 0),
     Api(75, "DescribeTopicPartitions", "k75_describe_topic_partitions", 0, 0, 0),
     Api(76, "ShareGroupHeartbeat", "k76_share_group_heartbeat", 1, 1, 0),

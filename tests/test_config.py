@@ -22,6 +22,7 @@ from kohort.broker.config import (
     parse_topic,
     variable_of,
 )
+from kohort.broker.config_checks import bounds_of
 from kohort.broker.config_hints import CLIENT_KEYS
 from kohort.broker.config_keys import (
     BROKER_KEYS,
@@ -505,6 +506,11 @@ def test_the_used_keys_are_those_that_the_code_uses() -> None:
         name
         for name in used
         if any(name in key.parents for key in TOPIC_KEYS.values() if key.used)
+    } | {
+        bound
+        for key in GROUP_KEYS.values()
+        if key.used
+        for bound in bounds_of(key.name)
     }
     # The name of a topic's key says nothing about the broker's of the same name.
     named = keys_named_in(ROOT / "broker") - (TOPIC_KEYS.keys() - used)

@@ -16,6 +16,7 @@ from kohort.broker.cluster.coordinator_settings import (
 )
 from kohort.broker.cluster.features import (
     ELIGIBLE_LEADER_REPLICAS,
+    GROUP_VERSION,
     TRANSACTION_VERSION,
     Features,
 )
@@ -25,6 +26,7 @@ from kohort.broker.cluster.producer_ids import ProducerIds
 from kohort.broker.cluster.quotas import Quotas
 from kohort.broker.cluster.resource_configs import ResourceConfigs
 from kohort.broker.cluster.scram import Scram
+from kohort.broker.cluster.topics_image import ClusterTopics
 from kohort.broker.config import Config
 from kohort.broker.events.bus import Events
 from kohort.broker.flow_control import Unread
@@ -128,7 +130,7 @@ class Cluster:
     ) -> None:
         self.id = ids.cluster_id()
         self.config = config
-        self.resource_configs = ResourceConfigs(self._config_changed)
+        self.resource_configs = ResourceConfigs(config, self._config_changed)
         self.clock = clock
         self.client_clock = clock if client_clock is None else client_clock
         self.ids = ids
@@ -141,6 +143,9 @@ class Cluster:
         self.features = Features(self._features_changed, version)
         self.quotas = Quotas(config, self.client_clock, self._quotas_changed)
         self.scram = Scram(self._scram_changed)
+        self._allows_consumer_groups = (
+            "consumer" in config["group.coordinator.rebalance.protocols"]
+        )
         self.topic_created: Callable[[Topic], object] | None = None
         self.long_work = LongWork()
         self.unread = Unread()
@@ -175,13 +180,14 @@ class Cluster:
         is_first_use = plays_first_use(config)
         shards = FirstUse if is_first_use else GroupShards
         self.shards = shards(
-            group_settings(config),
+            group_settings(config, self.resource_configs.of_groups),
             runtime,
             self._make_encoder,
             config["group.coordinator.append.linger.ms"],
             ids.member_id,
             partial(self.auto_create, OFFSETS_TOPIC),
             Credit(self.open_connections),
+            ClusterTopics(self.topics),
         )
         self.transactions = TransactionShards(
             transaction_settings(config),
@@ -201,6 +207,7 @@ class Cluster:
         self.nodes = {id_: Node(id_, self) for id_ in range(first, first + nodes)}
         if data_dir is not None:
             self._restore(data_dir)
+            self._configure_coordinators()
         self._require_min_insync_replicas()
 
     def _require_min_insync_replicas(self) -> None:
@@ -221,6 +228,11 @@ class Cluster:
         if ends is None or (self.clock.mode == "manual" and ends[0] != ends[1]):
             return None
         return ends[1]
+
+    @property
+    def has_consumer_groups(self) -> bool:
+        """True if groups of the consumer protocol are enabled (KIP-848)."""
+        return self._allows_consumer_groups and self.features.level(GROUP_VERSION) > 0
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -322,6 +334,7 @@ class Cluster:
                 coordinators.attach(topic)
             if self.topic_created is not None:
                 self.topic_created(topic)
+        self.shards.topics_changed([topic.name for topic in topics])
 
     def grow_topic(
         self,
@@ -341,6 +354,7 @@ class Cluster:
             start = list(self.nodes).index(of_first[0]) + first
             replicas = self._spread(count - first, len(of_first), start)
         yield from self.topics.grow(topic, replicas, self.leaders.elected, pace)
+        self.shards.topics_changed([topic.name])
 
     def _spread(self, count: int, factor: int, start: int) -> list[list[int]]:
         # If no node runs, the partitions are leaderless until one starts.
@@ -363,6 +377,7 @@ class Cluster:
         names = [topic.name for topic in topics]
         for name in self._coordinated.keys() & set(names):
             self._coordinated[name].detach("deleted")
+        self.shards.topics_changed(names)
         rest = self._deletions(topics, names)
         try:
             for cost in rest:
@@ -537,7 +552,13 @@ class Cluster:
         if self._storage is not None:
             self._storage.topics_changed(topics)
 
+    def _configure_coordinators(self) -> None:
+        """Passes on the broker's configuration, which may have changed at run time."""
+        of_groups = self.resource_configs.of_groups
+        self.shards.configure(group_settings(self.config, of_groups))
+
     def _config_changed(self) -> None:
+        self._configure_coordinators()
         self.changes += 1
         if self._storage is not None:
             self._storage.config_changed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from kohort.broker.config import Config
@@ -16,13 +17,30 @@ def plays_first_use(config: Config) -> bool:
     return bool(config["coordinator.first.use"] == "kafka")
 
 
-def group_settings(config: Config) -> GroupSettings:
-    """Group coordinator settings, from the configuration."""
+def group_settings(
+    config: Config, of_groups: Mapping[str, Mapping[str, int]]
+) -> GroupSettings:
+    """Group coordinator settings, from the configuration.
+
+    Args:
+        config: the broker's configuration.
+        of_groups: that of single groups, see `ResourceConfigs.of_groups`.
+    """
     return GroupSettings(
         min_session_timeout_ms=config["group.min.session.timeout.ms"],
         max_session_timeout_ms=config["group.max.session.timeout.ms"],
         initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
         max_size=config["group.max.size"],
+        consumer_session_timeout_ms=config["group.consumer.session.timeout.ms"],
+        consumer_heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
+        consumer_max_size=config["group.consumer.max.size"],
+        consumer_assignors=config["group.consumer.assignors"],
+        consumer_migration_policy=config["group.consumer.migration.policy"].lower(),
+        consumer_assignment_interval_ms=config["group.consumer.assignment.interval.ms"],
+        consumer_regex_refresh_interval_ms=config[
+            "group.consumer.regex.refresh.interval.ms"
+        ],
+        overrides=of_groups,
         is_helpful=config["kohort.strictness"] == "helpful",
         offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
         offsets_retention_ms=config["offsets.retention.minutes"] * _MINUTE_MS,

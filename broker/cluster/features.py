@@ -1,6 +1,6 @@
 """Features of Apache Kafka and their finalized levels (KIP-584).
 
-Clients read and change the levels. Only `TRANSACTION_VERSION` and
+Clients read and change the levels. Only `GROUP_VERSION`, `TRANSACTION_VERSION` and
 `ELIGIBLE_LEADER_REPLICAS` change how kohort works.
 """
 
@@ -13,6 +13,9 @@ METADATA_VERSION: Final = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 """Above 0, min.insync.replicas is set for all brokers at once (KIP-966)."""
 
+GROUP_VERSION: Final = "group.version"
+"""Above 0, there are consumer groups (KIP-848)."""
+
 TRANSACTION_VERSION: Final = "transaction.version"
 """From 2 on, each end of a transaction raises the producer's epoch (KIP-890)."""
 
@@ -20,14 +23,14 @@ SUPPORTED: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
     "2.8": {},
     "3.9": {"kraft.version": (0, 1), METADATA_VERSION: (1, 21)},
     "4.0": {
-        "group.version": (0, 1),
+        GROUP_VERSION: (0, 1),
         "kraft.version": (0, 1),
         METADATA_VERSION: (7, 25),
         TRANSACTION_VERSION: (0, 2),
         ELIGIBLE_LEADER_REPLICAS: (0, 1),
     },
     "4.3": {
-        "group.version": (0, 1),
+        GROUP_VERSION: (0, 1),
         "kraft.version": (0, 1),
         METADATA_VERSION: (7, 30),
         "share.version": (0, 1),

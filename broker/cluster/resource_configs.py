@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from kohort.broker.config import Config
+from kohort.broker.config_checks import bounds_of
+from kohort.broker.config_keys import GROUP_KEYS
+from kohort.broker.config_values import parse
 from kohort.broker.log.store import StorageError
 
 CLIENT_METRICS: Final = 16
@@ -21,6 +25,9 @@ LONGEST: Final = 1_000_000
 # A broker's configuration is saved under its id, or under "" for all brokers.
 _SAVED_AS = {CLIENT_METRICS: "client-metrics ", GROUP: "group "}
 
+_USED: Final = tuple(name for name, key in GROUP_KEYS.items() if key.used)
+"""The keys of groups that their coordinators use; all of them are numbers."""
+
 
 class TooManyError(Exception):
     """The limit on the configuration of resources is reached."""
@@ -30,11 +37,17 @@ class ResourceConfigs:
     """The settings of resources by type and name; those without settings are left out.
 
     Args:
+        config: the broker's configuration.
         changed: called after a change, to save it; may raise StorageError.
+
+    Attributes:
+        of_groups: by group, the values that its coordinator uses, by key.
     """
 
-    def __init__(self, changed: Callable[[], object]) -> None:
+    def __init__(self, config: Config, changed: Callable[[], object]) -> None:
+        self._config = config
         self._changed = changed
+        self.of_groups: dict[str, Mapping[str, int]] = {}
         self._by_type: dict[int, dict[str, Mapping[str, str]]] = {
             type_: {} for type_ in _SAVED_AS
         }
@@ -79,6 +92,19 @@ class ResourceConfigs:
             self._by_type[resource_type][name] = settings
         else:
             self._by_type[resource_type].pop(name, None)
+        if resource_type == GROUP:
+            self.of_groups.pop(name, None)
+            if used := {key: settings[key] for key in _USED if key in settings}:
+                self.of_groups[name] = {
+                    key: self._bounded(key, text) for key, text in used.items()
+                }
+
+    def _bounded(self, name: str, text: str) -> int:
+        """A value within the broker's bounds, which may have changed by a restart."""
+        least, most = (self._config[bound] for bound in bounds_of(name))
+        value = parse(GROUP_KEYS[name], text)
+        assert isinstance(value, int)
+        return min(max(value, least), most)
 
     # -- in the data directory
 

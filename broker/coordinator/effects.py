@@ -164,6 +164,7 @@ class DescribeGroupResult:
     protocol_type: str = ""
     protocol_name: str = ""
     members: Sequence[MemberDescription] = ()
+    why_dead: str | None = None
 
 
 @slotted
@@ -215,6 +216,7 @@ _NEEDS_GROUP_ID = (
     Heartbeat,
     Leave,
     DeleteOffsets,
+    DescribeConsumerGroup,
 )
 """Events without a group id that Kafka refuses before it looks for a coordinator."""
 

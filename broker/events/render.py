@@ -205,9 +205,10 @@ _latest_join: list[Fields] = [{}, {}]
 def _offer(fields: Fields) -> dict[str, Any]:
     """Raw: ``timeouts_ms`` of the session and of rebalances; ``protocol_type``.
 
-    Also ``protocols``: name and metadata of each.
+    Also ``protocols``: name and metadata of each. Without a ``group_type`` the group is
+    a classic one.
     """
-    made = dict(fields)
+    made = {"group_type": "classic", **fields}
     made["session_timeout_ms"], made["rebalance_timeout_ms"] = made.pop("timeouts_ms")
     protocols = fields["protocols"]
     made["protocols"] = [name for name, _ in protocols]

@@ -239,6 +239,7 @@ class MemberJoined(Common):
     rebalance_timeout_ms: int
     protocols: list[str]
     topics: NotRequired[list[str] | None]
+    group_type: NotRequired[str | None]
 
 
 class MemberRefused(Common):
@@ -298,6 +299,7 @@ class MemberReplaced(Common):
     rebalance_timeout_ms: int
     protocols: list[str]
     topics: NotRequired[list[str] | None]
+    group_type: NotRequired[str | None]
 
 
 class MemberFenced(Common):

@@ -44,8 +44,8 @@ REBALANCE_CAUSES: Final[Words] = MappingProxyType(
         " group.max.size, or a command limited it to fewer than it had (KIP-389)",
         "member_kicked": "a command removed a member",
         "requested": "a command asked for it",
-        "topics_changed": "topics that the members of a consumer group subscribe to have"
-        " changed, or those that a pattern matches",
+        "topics_changed": "topics that the members of a consumer group subscribe to"
+        " have changed, or those that a pattern matches",
         "revocation_timeout": "a member of a consumer group did not give up its"
         " partitions within its rebalance timeout (KIP-848)",
     }

@@ -46,19 +46,23 @@ def handle(request: Request) -> Work:
         names = None
         if wanted is not None:
             names = ((t.name, t.partition_indexes) for t in wanted)
-        found = yield from _fetched(request, message.group_id, names, pace)
+        member = None, -1
+        found = yield from _fetched(request, message.group_id, member, names, pace)
         yield from _reply_of_one(request, found, pace)
         return
     answers = []
     # Responses for groups without topics: requests often repeat one group.
-    whole: RepeatedRows[str, OffsetFetchResponseGroup] = RepeatedRows()
+    whole: RepeatedRows[tuple[str, str | None, int], OffsetFetchResponseGroup] = (
+        RepeatedRows()
+    )
     for group in message.groups:
-        answer = whole.again(group.group_id) if group.topics is None else None
+        key = group.group_id, group.member_id, group.member_epoch
+        answer = whole.again(key) if group.topics is None else None
         if answer is None:
             answer = yield from _answer(request, group, pace)
             if group.topics is None:
                 size = 1 + sum(len(topic.partitions) for topic in answer.topics)
-                whole.keep(group.group_id, answer, size)
+                whole.keep(key, answer, size)
         answers.append(answer)
         if pace.spend(_TOPIC_COST):
             yield
@@ -68,14 +72,21 @@ def handle(request: Request) -> Work:
 
 
 def _fetched(
-    request: Request, group_id: str, wanted: Wanted | None, pace: Pace
+    request: Request,
+    group_id: str,
+    member: tuple[str | None, int],
+    wanted: Wanted | None,
+    pace: Pace,
 ) -> Generator[None, None, Found]:
-    """Offsets that a group has committed for the wanted topics; None means all."""
+    """Offsets that a group has committed for the wanted topics; None means all.
+
+    `member` is the sender's member id and its epoch, if it is a member.
+    """
     submit = request.node.submit_group_event
     is_stable = request.message.require_stable
     slot = ResultSlot()
     if wanted is None:
-        submit(FetchOffsets(slot, group_id, None, is_stable))
+        submit(FetchOffsets(slot, group_id, None, is_stable, *member))
         return slot.result.error_code, slot.result.topics
     found = []
     is_asked = False
@@ -87,7 +98,8 @@ def _fetched(
         rows: list[FetchedOffset] = []
         for start in range(0, len(partitions), _SLICE):
             some = partitions[start : start + _SLICE]
-            submit(FetchOffsets(slot, group_id, [(name, some)], is_stable))
+            rows_of = [(name, some)]
+            submit(FetchOffsets(slot, group_id, rows_of, is_stable, *member))
             is_asked = True
             if slot.result.error_code:
                 # It may arrive late, if the coordinator has moved meanwhile.
@@ -101,7 +113,7 @@ def _fetched(
             yield
     if not is_asked:
         # The error does not depend on the topics.
-        submit(FetchOffsets(slot, group_id, ()))
+        submit(FetchOffsets(slot, group_id, (), is_stable, *member))
     return (slot.result.error_code, []) if slot.result.error_code else (0, found)
 
 
@@ -143,7 +155,8 @@ def _answer(
         names = _known(wanted.topics, known)
     elif wanted.topics is not None:
         names = ((t.name, t.partition_indexes) for t in wanted.topics)
-    error, found = yield from _fetched(request, wanted.group_id, names, pace)
+    member = wanted.member_id, wanted.member_epoch
+    error, found = yield from _fetched(request, wanted.group_id, member, names, pace)
     topics = []
     for name, rows in found:
         topic = known.by_name.get(name)

@@ -52,7 +52,7 @@ def _described(
     if request.version >= 6 and not error_code and result.state == "Dead":
         # Before v6 an unknown group was Dead, without an error (KIP-1043).
         error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        error_message = f"Group {result.group_id} not found."
+        error_message = result.why_dead
     elif not error_code and request.message.include_authorized_operations:
         allowed = acl_bits.GROUP
     members = []

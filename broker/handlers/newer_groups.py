@@ -1,6 +1,7 @@
-"""The heartbeats of consumer, share and streams groups, which kohort does not have.
+"""Heartbeats of groups that the broker does not have: refused, with advice.
 
-They are listed by ApiVersions and refused, as by a Kafka whose
+kohort has no share and streams groups; consumer groups (KIP-848) can be disabled. These
+APIs are listed by ApiVersions, and their heartbeats refused, as by a Kafka whose
 ``group.coordinator.rebalance.protocols`` is ``classic``. If they were not listed,
 librdkafka would look for the coordinator again and again, and report no error.
 """
@@ -14,33 +15,37 @@ from kohort.broker.notice import Notice, Who
 from kohort.broker.request import Request
 from kohort.protocol.errors import ErrorCode
 
-_CLASSIC: Final = "set group.protocol=classic"
-_REFUSED: Final = {
-    "ConsumerGroupHeartbeat": ("consumer groups of KIP-848", _CLASSIC),
-    "ShareGroupHeartbeat": ("share groups (KIP-932)", "use a KafkaConsumer"),
-    "StreamsGroupHeartbeat": ("streams groups (KIP-1071)", _CLASSIC),
+_REASONS: Final = {
+    "ShareGroupHeartbeat": (
+        "kohort has no share groups (KIP-932); use a KafkaConsumer"
+    ),
+    "StreamsGroupHeartbeat": (
+        "kohort has no streams groups (KIP-1071); set group.protocol=classic"
+    ),
 }
-"""The kind of group, and advice."""
 
 log = telemetry.Logger("groups")
 
 
 def handle(request: Request) -> None:
+    """Refuses a heartbeat of a share or streams group."""
+    refuse(request, _REASONS[request.api.name])
+
+
+def refuse(request: Request, reason: str) -> None:
     """Answers UNSUPPORTED_VERSION; logs and publishes the first one of a group."""
-    kind, advice = _REFUSED[request.api.name]
     group_id = request.message.group_id
     if request.node.cluster.first_times.add(request.api.name, group_id):
         log.warning(
             "group_protocol_unsupported",
             group=group_id,
             client=request.client.id,
-            reason=f"kohort has no {kind}; {advice}",
+            reason=reason,
         )
         _publish(request, group_id)
     request.finish(
         request.api.response_class(
-            error_code=ErrorCode.UNSUPPORTED_VERSION,
-            error_message=f"kohort has no {kind}; {advice}",
+            error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=reason
         )
     )
 

@@ -21,6 +21,7 @@ from kohort.broker.coordinator.effects import (
     Written,
 )
 from kohort.broker.coordinator.events import Offsets
+from kohort.broker.shards.consumer_group_records import from_log, to_log
 from kohort.protocol import offsets_log, records
 from kohort.protocol.offsets_log import (
     CommitTemplate,
@@ -171,10 +172,15 @@ class Encoder:
             key = offset_key(record.group_id, record.topic, record.partition)
             if record.entry is not None:
                 value = self._offset_value(record, record.entry)
-        else:
+        elif isinstance(record, GroupRecord | GroupTombstone):
             key = offsets_log.encode_key(GroupMetadataKey(record.group_id))
             if isinstance(record, GroupRecord):
                 value = _group_value(record)
+        else:
+            logged_key, logged = to_log(record)
+            key = offsets_log.encode_key(logged_key)
+            if logged is not None:
+                value = offsets_log.encode_value(logged, 0)
         return offsets_log.frame(place, key, value)
 
     def _offset_value(
@@ -242,4 +248,6 @@ class Decoder(Reader[Record]):
     """Reads a coordinator's records from its log: `read` each batch, in order."""
 
     def __init__(self) -> None:
-        super().__init__(OffsetRecord, _group_record, _pending, TransactionEnd)
+        super().__init__(
+            OffsetRecord, _group_record, from_log, _pending, TransactionEnd
+        )

@@ -14,9 +14,11 @@ from kohort.broker.coordinator.events import (
     CommitInTransaction,
     CommitOffsets,
     GroupEvent,
+    TopicsChanged,
 )
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.coordinator.topics import TopicsImage
 from kohort.broker.log.store import StorageError
 from kohort.broker.runtime.hash import LONGEST, MOST
 from kohort.broker.runtime.runtime import Runtime
@@ -54,6 +56,7 @@ class GroupShards(Shards["GroupShard"]):
         create: creates ``__consumer_offsets``; called when the first group is used.
         credit: decides which members count as heard from while the clock is moved
             ahead.
+        topics: the cluster's topics.
 
     Attributes:
         lasting: powers in force, which outlive the coordinators.
@@ -72,6 +75,7 @@ class GroupShards(Shards["GroupShard"]):
         new_member_id: Callable[[str], str],
         create: Callable[[], object],
         credit: Credit,
+        topics: TopicsImage,
     ) -> None:
         super().__init__(runtime, create, refuses_first=self.refuses_first)
         self._settings = settings
@@ -81,6 +85,7 @@ class GroupShards(Shards["GroupShard"]):
         self._linger_ms = linger_ms
         self._new_member_id = new_member_id
         self._credit = credit
+        self._topics = topics
         self.lasting = Lasting()
         self.disconnections = Disconnections(self._find_member, self._publish)
         # Shards by the ids of groups that were used.
@@ -109,7 +114,7 @@ class GroupShards(Shards["GroupShard"]):
                 "records_skipped",
                 partition=f"{OFFSETS_TOPIC}-{shard.index}",
                 count=sum(decoder.skipped.values()),
-                reason="they are of groups that are not of the classic protocol",
+                reason="they are of share and streams groups",
             )
 
     def new_driver(
@@ -126,6 +131,7 @@ class GroupShards(Shards["GroupShard"]):
                 self._new_member_id,
                 heartbeats=self._events.heartbeats,
                 lasting=self.lasting,
+                topics=self._topics,
             ),
             self._clock,
             CommitLog(shard.partition, self._make_encoder()),
@@ -134,6 +140,13 @@ class GroupShards(Shards["GroupShard"]):
             self._linger_ms,
             self._credit,
         )
+
+    def configure(self, settings: GroupSettings) -> None:
+        """Replaces the settings of all coordinators."""
+        self._settings = settings
+        for shard in self._shards:
+            if shard.driver is not None:
+                shard.driver.coordinator.settings = settings
 
     def _id_of(self, event: GroupEvent | Command) -> str:
         return event.group_id
@@ -286,6 +299,16 @@ class GroupShards(Shards["GroupShard"]):
         """Yields all loaded groups."""
         for shard in self._shards:
             yield from shard.groups.values()
+
+    def topics_changed(self, names: Sequence[str]) -> None:
+        """Tells all coordinators about topics that were created, deleted or grown.
+
+        A coordinator that loads its groups later sees the topics as they are then.
+        """
+        event = TopicsChanged(names)
+        for shard in self._shards:
+            if shard.driver is not None:
+                shard.driver.submit(event)
 
     def topics_deleted(self, names: Sequence[str]) -> None:
         """Removes the offsets committed for deleted topics."""

@@ -43,6 +43,9 @@ class Topics:
         drop_partition: deletes the logs of partitions whose creation failed.
         changed: saves new and changed topics; None for deleted ones.
         configured: saves the broker's configuration that was changed at run time.
+
+    Attributes:
+        version: the number of topics that were created, deleted or grown so far.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Topics:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.ids: dict[str, bytes] = {}
+        self.version = 0
         self._config = config
         self._ids = ids
         self._make_partition = make_partition
@@ -85,6 +89,7 @@ class Topics:
     def add(self, topic: Topic) -> None:
         """Adds a finished topic. The caller has checked its name."""
         self._apply(topic)
+        self.version += 1
         self.by_name[topic.name] = self.by_id[topic.id] = topic
         self.ids[topic.name] = topic.id
         alike = self._by_metric_name.setdefault(_metric_name(topic.name), set())
@@ -201,6 +206,7 @@ class Topics:
         except BaseException:
             self._shrink(topic, count)
             raise
+        self.version += 1
         self._apply(topic)
 
     def _shrink(self, topic: Topic, count: int) -> None:
@@ -252,6 +258,7 @@ class Topics:
         """
         self._changed({topic.name: None for topic in topics})
         for topic in topics:
+            self.version += 1
             del self.by_name[topic.name], self.by_id[topic.id], self.ids[topic.name]
             metric_name = _metric_name(topic.name)
             self._by_metric_name[metric_name].discard(topic.name)

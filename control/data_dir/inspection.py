@@ -7,15 +7,21 @@ broker may be running on it. The result is the state that a coordinator would lo
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
-from kohort.broker.coordinator.effects import GroupRecord
+from kohort.broker.coordinator.consumer.group import ConsumerGroup
+from kohort.broker.coordinator.consumer.member import Member
+
+from kohort.broker.coordinator.classic.group import ClassicGroup
+from kohort.broker.coordinator.effects import EpochPartitions, GroupRecord
 from kohort.broker.coordinator.load import Found, Loading
 from kohort.broker.coordinator.state import EMPTY, STABLE
+from kohort.broker.coordinator.topics import NoTopics
 from kohort.broker.log.checkpoints import topic_partition
 from kohort.broker.log.judgement import Batches, Read
 from kohort.broker.log.segment import is_segment
@@ -24,8 +30,6 @@ from kohort.broker.topics.topic import OFFSETS_TOPIC
 from kohort.protocol import consumer
 from kohort.protocol.messages import WireError
 from kohort.protocol.offsets_log import RECORD_TYPES
-
-CLASSIC: Final = "classic"
 
 _BUFFER = 1 << 20
 _ATTEMPTS = 3
@@ -59,6 +63,30 @@ class MemberView:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerMemberView:
+    """A member of a consumer group (KIP-848) as it was stored.
+
+    `assigned` and `target` are partitions by topic id: the log has no names. `revoking`
+    has the partitions that the member has to give up.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rack_id: str | None
+    member_epoch: int
+    state: str
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+    subscribed: Sequence[str]
+    subscribed_regex: str | None
+    assigned: Mapping[str, Sequence[int]]
+    revoking: Mapping[str, Sequence[int]]
+    target: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetView:
     """A committed offset; times in ms since the epoch.
 
@@ -78,9 +106,9 @@ class OffsetView:
 class GroupView:
     """A group as it would be loaded.
 
-    Groups of other protocols (`kind` is not ``classic``) have nothing but offsets
-    here, and no state. `partition` is None for a file outside of a folder that
-    says it.
+    Share and streams groups have nothing but offsets here, and no state. `partition` is
+    None for a file outside of a folder that says it. `generation_id` is the epoch of a
+    consumer group; other groups have no `assignment_epoch`.
     """
 
     group_id: str
@@ -89,10 +117,11 @@ class GroupView:
     state: str | None
     protocol_type: str
     generation_id: int
+    assignment_epoch: int | None
     protocol_name: str | None
     leader: str | None
     state_timestamp_ms: int | None
-    members: Sequence[MemberView]
+    members: Sequence[MemberView] | Sequence[ConsumerMemberView]
     offsets: Sequence[OffsetView]
 
 
@@ -104,8 +133,8 @@ class Inspection:
         path: the directory.
         partitions: the number of partitions of ``__consumer_offsets`` read.
         groups: ordered by partition and id.
-        skipped: the number of records that are not of the classic protocol, by the
-            name of their type.
+        skipped: the number of records of share and streams groups, by the name of
+            their type.
         notes: remarks that are no damage.
         damaged: descriptions of damage.
     """
@@ -214,8 +243,11 @@ def _examine_partition(found: Inspection, path: Path, index: int | None) -> None
     for group_id in others:
         log.loading.found.setdefault(group_id, Found())
     for group_id, facts in log.loading.found.items():
-        kind = others.get(group_id, CLASSIC)
-        found.groups.append(_group_view(group_id, index, kind, facts))
+        if facts.consumer:
+            found.groups.append(_consumer_view(group_id, index, facts))
+        else:
+            kind = others.get(group_id, ClassicGroup.type)
+            found.groups.append(_group_view(group_id, index, kind, facts))
 
 
 def _batches(segments: Sequence[Path], notes: list[str]) -> Iterator[bytes]:
@@ -273,7 +305,7 @@ def _group_view(group_id: str, index: int | None, kind: str, found: Found) -> Gr
     if record is None:
         record = GroupRecord(group_id, "", 0, None, None, -1, [])
     state: str | None = STABLE if record.members else EMPTY
-    if kind != CLASSIC and found.record is None:
+    if kind != ClassicGroup.type and found.record is None:
         state = None
     return GroupView(
         group_id,
@@ -282,17 +314,70 @@ def _group_view(group_id: str, index: int | None, kind: str, found: Found) -> Gr
         state,
         record.protocol_type,
         record.generation_id,
+        None,
         record.protocol_name,
         record.leader,
         None if record.state_timestamp_ms == -1 else record.state_timestamp_ms,
         _member_views(record),
-        [
-            OffsetView(
-                topic, partition, *entry, found.expire_ms.get((topic, partition))
-            )
-            for (topic, partition), entry in sorted(found.offsets.items())
-        ],
+        _offset_views(found),
     )
+
+
+def _offset_views(found: Found) -> list[OffsetView]:
+    return [
+        OffsetView(topic, partition, *entry, found.expire_ms.get((topic, partition)))
+        for (topic, partition), entry in sorted(found.offsets.items())
+    ]
+
+
+def _consumer_view(group_id: str, index: int | None, found: Found) -> GroupView:
+    group = ConsumerGroup(group_id, NoTopics(), "")
+    for record in found.consumer.values():
+        group.replay(record)
+    return GroupView(
+        group_id,
+        index,
+        group.type,
+        group.state,
+        consumer.PROTOCOL_TYPE,
+        group.generation_id,
+        group.assignment_epoch,
+        None,
+        None,
+        group.assigned_ms or None,
+        [_consumer_member_view(group, member) for member in group.members.values()],
+        _offset_views(found),
+    )
+
+
+def _consumer_member_view(group: ConsumerGroup, member: Member) -> ConsumerMemberView:
+    stated = member.says
+    target = group.targets.get(member.member_id, ())
+    return ConsumerMemberView(
+        member.member_id,
+        stated.group_instance_id,
+        stated.client_id,
+        stated.client_host,
+        stated.rack_id,
+        member.epoch,
+        member.state.name,
+        stated.rebalance_timeout_ms,
+        stated.server_assignor,
+        sorted(stated.subscribed_topics),
+        stated.subscribed_regex or None,
+        _by_topic_id(member.at.assigned),
+        _by_topic_id(member.at.pending_revocation),
+        {_id_text(topic_id): sorted(partitions) for topic_id, partitions in target},
+    )
+
+
+def _by_topic_id(rows: EpochPartitions) -> dict[str, list[int]]:
+    return {_id_text(topic_id): sorted(partitions) for topic_id, partitions, _ in rows}
+
+
+def _id_text(topic_id: bytes) -> str:
+    """A topic id as Kafka's tools print it."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def _member_views(record: GroupRecord) -> list[MemberView]:

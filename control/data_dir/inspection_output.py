@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
 from kohort.broker.topics.topic import OFFSETS_TOPIC
 from kohort.control.data_dir.inspection import (
+    ConsumerMemberView,
     GroupView,
     InspectError,
     Inspection,
@@ -65,7 +66,7 @@ def _lines(found: Inspection) -> Iterator[str]:
     if found.skipped:
         yield ""
         count = counted(sum(found.skipped.values()), "record")
-        yield f"skipped, not of the classic protocol: {count}"
+        yield f"skipped, of share and streams groups: {count}"
         for name, number in sorted(found.skipped.items()):
             yield f"  {name}: {number}"
     if found.notes or found.damaged:
@@ -78,9 +79,17 @@ def _group_lines(view: GroupView) -> Iterator[str]:
     where = "" if view.partition is None else f", in {OFFSETS_TOPIC}-{view.partition}"
     what = view.state or f"a group of the {view.kind} protocol, not read"
     yield f"group {printable(view.group_id)}: {what}{where}"
-    if view.state_timestamp_ms is not None:
+    if view.assignment_epoch is not None:
+        assigned = ""
+        if view.state_timestamp_ms is not None:
+            assigned = f" of {_time(view.state_timestamp_ms)}"
+        yield (
+            f"  type {view.protocol_type}, epoch {view.generation_id}, "
+            f"target assignment{assigned} in epoch {view.assignment_epoch}"
+        )
+    elif view.state_timestamp_ms is not None:
         yield f"  since {_time(view.state_timestamp_ms)}"
-    if view.protocol_type:
+    if view.protocol_type and view.assignment_epoch is None:
         names = (view.protocol_type, view.protocol_name or "-", view.leader or "-")
         protocol_type, protocol, leader = map(printable, names)
         yield (
@@ -88,7 +97,9 @@ def _group_lines(view: GroupView) -> Iterator[str]:
             f"protocol {protocol}, leader {leader}"
         )
     if view.members:
-        yield from _table(_MEMBER_HEAD, (_member_row(m) for m in view.members))
+        is_consumer = view.assignment_epoch is not None
+        head = _CONSUMER_MEMBER_HEAD if is_consumer else _MEMBER_HEAD
+        yield from _table(head, map(_member_row, view.members))
     if view.offsets:
         yield from _table(_OFFSET_HEAD, (_offset_row(o) for o in view.offsets))
 
@@ -103,6 +114,19 @@ _MEMBER_HEAD = (
     "SUBSCRIBED",
     "ASSIGNED",
 )
+_CONSUMER_MEMBER_HEAD = (
+    "MEMBER",
+    "INSTANCE",
+    "CLIENT",
+    "HOST",
+    "EPOCH",
+    "STATE",
+    "REBALANCE-MS",
+    "SUBSCRIBED",
+    "ASSIGNED",
+    "REVOKING",
+    "TARGET",
+)
 _OFFSET_HEAD = (
     "OFFSETS_TOPIC",
     "PARTITION",
@@ -114,26 +138,43 @@ _OFFSET_HEAD = (
 )
 
 
-def _member_row(member: MemberView) -> list[str]:
-    subscribed = assigned = "?"
-    if member.subscribed is not None:
-        subscribed = ",".join(map(printable, member.subscribed)) or "-"
-    if member.assigned is not None:
-        parts = [
-            f"{printable(t)}:{','.join(map(str, p))}"
-            for t, p in member.assigned.items()
-        ]
-        assigned = " ".join(parts) or "-"
-    return [
+def _member_row(member: MemberView | ConsumerMemberView) -> list[str]:
+    first = [
         printable(member.member_id),
         printable(member.group_instance_id or "-"),
         printable(member.client_id or "-"),
         printable(member.client_host or "-"),
-        str(member.session_timeout_ms),
-        str(member.rebalance_timeout_ms),
+    ]
+    timeout = str(member.rebalance_timeout_ms)
+    subscribed = assigned = "?"
+    if member.subscribed is not None:
+        subscribed = ",".join(map(printable, member.subscribed)) or "-"
+    if member.assigned is not None:
+        assigned = _partitions(member.assigned)
+    if isinstance(member, MemberView):
+        session = str(member.session_timeout_ms)
+        return [*first, session, timeout, subscribed, assigned]
+    if member.subscribed_regex is not None:
+        pattern = f"/{printable(member.subscribed_regex)}/"
+        subscribed = pattern if subscribed == "-" else f"{subscribed} {pattern}"
+    return [
+        *first,
+        str(member.member_epoch),
+        member.state,
+        timeout,
         subscribed,
         assigned,
+        _partitions(member.revoking),
+        _partitions(member.target),
     ]
+
+
+def _partitions(by_topic: Mapping[str, Sequence[int]]) -> str:
+    parts = [
+        f"{printable(topic)}:{','.join(map(str, partitions))}"
+        for topic, partitions in by_topic.items()
+    ]
+    return " ".join(parts) or "-"
 
 
 def _offset_row(offset: OffsetView) -> list[str]:

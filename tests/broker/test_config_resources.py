@@ -15,6 +15,7 @@ import kohort.protocol.apis.k57_update_features as k57
 from kohort.broker import telemetry
 from kohort.broker.cluster import resource_configs
 from kohort.broker.cluster.resource_configs import ResourceConfigs, TooManyError
+from kohort.broker.config import Config
 from kohort.broker.config_keys import KOHORT_KEYS
 from kohort.broker.log.store import StorageError
 from kohort.broker.server import Broker
@@ -96,7 +97,7 @@ def test_a_limited_number_of_resources_has_configuration(
 ) -> None:
     """At the limit, resources with configuration can still be changed."""
     monkeypatch.setattr(resource_configs, "LIMIT", 2)
-    configs = ResourceConfigs(lambda: None)
+    configs = ResourceConfigs(Config(), lambda: None)
     for name in ("a", "b"):
         configs.put(GROUP, name, {"k": "1"})
     with pytest.raises(TooManyError):
@@ -142,7 +143,7 @@ def test_configuration_that_cannot_be_saved_is_taken_back() -> None:
     def full() -> None:
         raise StorageError("no space left on device")
 
-    configs = ResourceConfigs(full)
+    configs = ResourceConfigs(Config(), full)
     with pytest.raises(StorageError):
         configs.put(GROUP, "g", {"k": "1"})
     assert configs.names(GROUP) == []

@@ -16,21 +16,38 @@ from tests.classic_groups import classic
 from tests.coordinator.context import Context
 from tests.coordinator.member import subscribed
 
+from kohort.broker.coordinator.classic.group import ClassicGroup
+from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.effects import (
     CommitRecords,
+    ConsumerGroupRecord,
+    ConsumerMember,
+    ConsumerMemberRecord,
+    ConsumerRecord,
+    CurrentAssignment,
+    CurrentAssignmentRecord,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
     PendingOffset,
     Record,
+    RegularExpressionRecord,
+    TargetAssignmentRecord,
+    TargetMemberRecord,
     TransactionEnd,
     Written,
 )
 from kohort.broker.coordinator.events import Offsets
 from kohort.broker.coordinator.load import Loading
+from kohort.broker.shards.consumer_group_records import from_log
 from kohort.broker.shards.group_records import Decoder, Encoder
 from kohort.protocol import offsets_log
 from kohort.protocol.consumer import decode_assignment
+from kohort.protocol.consumer_groups_log import (
+    CurrentMemberAssignmentKey,
+    CurrentMemberAssignmentValue,
+    CurrentTopicPartitions,
+)
 from kohort.protocol.messages import WireError
 from kohort.protocol.offsets_log import OffsetCommitKey, OffsetCommitValue
 from kohort.protocol.records import check_batch, read_header, read_headers, read_records
@@ -84,7 +101,65 @@ MEMBER = st.tuples(
     st.binary(max_size=100),
     st.binary(max_size=100),
 )
+SOME_ID = st.binary(min_size=16, max_size=16)
+EPOCH_ROW = st.tuples(SOME_ID, st.lists(st.tuples(INT32, INT32), max_size=3)).map(
+    lambda row: (row[0], [p for p, _ in row[1]], [e for _, e in row[1]])
+)
+EPOCH_ROWS = st.lists(EPOCH_ROW, max_size=3)
+CONSUMER_RECORD: st.SearchStrategy[ConsumerRecord] = st.one_of(
+    st.builds(ConsumerGroupRecord, NAME, st.none() | st.tuples(INT32, INT64)),
+    st.builds(TargetAssignmentRecord, NAME, st.none() | st.tuples(INT32, INT64)),
+    st.builds(
+        ConsumerMemberRecord,
+        NAME,
+        TEXT,
+        st.none()
+        | st.builds(
+            ConsumerMember,
+            st.none() | TEXT,
+            st.none() | TEXT,
+            TEXT,
+            TEXT,
+            st.lists(TEXT, max_size=3),
+            st.none() | TEXT,
+            INT32,
+            st.none() | TEXT,
+            st.none()
+            | st.tuples(
+                INT32, st.lists(st.tuples(TEXT, st.binary(max_size=9)), max_size=3)
+            ),
+        ),
+    ),
+    st.builds(
+        TargetMemberRecord,
+        NAME,
+        TEXT,
+        st.none()
+        | st.lists(st.tuples(SOME_ID, st.lists(INT32, max_size=3)), max_size=3),
+    ),
+    st.builds(
+        CurrentAssignmentRecord,
+        NAME,
+        TEXT,
+        st.none()
+        | st.builds(
+            CurrentAssignment,
+            INT32,
+            INT32,
+            st.integers(-128, 127),
+            EPOCH_ROWS,
+            EPOCH_ROWS,
+        ),
+    ),
+    st.builds(
+        RegularExpressionRecord,
+        NAME,
+        TEXT,
+        st.none() | st.tuples(st.lists(TEXT, max_size=3), INT64, INT64),
+    ),
+)
 RECORD: st.SearchStrategy[Written] = st.one_of(
+    CONSUMER_RECORD,
     st.builds(offset_record, NAME, NAME, PARTITION, ENTRY, st.just(-1) | INT64),
     st.builds(OffsetRecord, NAME, NAME, PARTITION, st.none()),
     st.builds(GroupTombstone, NAME),
@@ -110,6 +185,21 @@ def commit(count: int, metadata: str = "", group_id: str = "g") -> CommitRecords
 
 
 # -- there and back
+
+
+def test_assignments_without_epochs() -> None:
+    """Partitions that Kafka before 4.3 wrote are as old as the member's epoch."""
+    topic_id = bytes(range(16))
+    for epoch, expected in ((7, 7), (-2, 0)):
+        value = CurrentMemberAssignmentValue(
+            epoch, 6, 0, [CurrentTopicPartitions(topic_id, [0, 3])], []
+        )
+        record = from_log(CurrentMemberAssignmentKey("g", "m"), value)
+        assert record == CurrentAssignmentRecord(
+            "g",
+            "m",
+            CurrentAssignment(epoch, 6, 0, [(topic_id, [0, 3], [expected] * 2)], []),
+        )
 
 
 @pytest.mark.parametrize("metadata", ["", "note"])
@@ -310,7 +400,7 @@ ANSWERS: dict[str, Any] = json.loads((KAFKA / "groups.json").read_text("utf-8"))
 def test_groups_of_kafka_are_loaded() -> None:
     """A coordinator describes Kafka's groups as Kafka did."""
     context = loaded_from_kafka()
-    groups = context.groups
+    groups = context.coordinator.groups
     # The client that queried Kafka lists only consumers; the dump has this one.
     workers = groups["workers"]
     assert groups.keys() == ANSWERS.keys() | {"workers"}
@@ -329,10 +419,20 @@ def test_groups_of_kafka_are_loaded() -> None:
             for (topic, partition), entry in group.offsets.items()
         )
         assert offsets == [[*row[:4], row[4] or None] for row in answer["offsets"]]
-        if answer["type"] == "CLASSIC":
-            assert group.state.upper() == answer["state"]
+        assert group.state.upper() == answer["state"]
+        if isinstance(group, ClassicGroup):
             assert (group.protocol_name or "") == answer["assignor"]
             assert members_of(group.record()) == answer["members"]
+        else:
+            assert isinstance(group, ConsumerGroup)
+            assert group.assignor() == answer["assignor"]
+            assert [
+                (each.member_id, each.says.client_id, len([*each.holds()]))
+                for each in group.members.values()
+            ] == [
+                (each["member_id"], each["client_id"], len(each["assigned"]))
+                for each in answer["members"]
+            ]
 
 
 def members_of(record: GroupRecord) -> list[dict[str, Any]]:

@@ -88,6 +88,10 @@ async def test_sasl_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert "security.protocol=PLAINTEXT" in line["reason"]
 
 
+CLASSIC = {"group.coordinator.rebalance.protocols": "classic"}
+"""Without groups of newer protocols."""
+
+
 @pytest.mark.parametrize(
     ("api", "version"),
     [
@@ -100,7 +104,7 @@ async def test_newer_groups_are_refused(
     api: str, version: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each heartbeat with UNSUPPORTED_VERSION; the log has a line for each group."""
-    async with served() as client:
+    async with served(**CLASSIC) as client:
         for group in ("g", "h", "g"):
             heartbeat = BY_NAME[api].request_class(group, "m", 0)
             answer = await client.call(api, version, heartbeat)
@@ -113,7 +117,7 @@ async def test_newer_groups_are_refused(
 
 async def test_kohort_why_explains_a_group_of_a_newer_protocol() -> None:
     """It has no rebalance, and one finding, with the setting to change."""
-    async with Broker() as broker, connected(broker) as client:
+    async with Broker(CLASSIC) as broker, connected(broker) as client:
         heartbeat = BY_NAME["ConsumerGroupHeartbeat"].request_class("g", "m", 0)
         for _ in range(2):
             await client.call("ConsumerGroupHeartbeat", 1, heartbeat)
@@ -129,7 +133,7 @@ async def test_kohort_why_explains_a_group_of_a_newer_protocol() -> None:
 
 def test_librdkafka_fails_for_a_newer_group() -> None:
     """At once, and not by waiting for a coordinator without an end."""
-    with Broker() as broker:
+    with Broker(CLASSIC) as broker:
         config = {
             "bootstrap.servers": broker.bootstrap_servers,
             "group.id": "g",

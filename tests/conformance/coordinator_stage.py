@@ -24,10 +24,12 @@ from tests.wire.memory import Transport
 from kohort.broker.clock import BrokerClock
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.cluster.coordinator_settings import group_settings
+from kohort.broker.cluster.topics_image import ClusterTopics
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection as ServerConnection
 from kohort.broker.coordinator.events import (
     GroupEvent,
+    TopicsChanged,
     TopicsDeleted,
     TransactionEnded,
 )
@@ -96,16 +98,16 @@ class CoordinatorStage(Stage):
     def __init__(self, config: dict[str, str]) -> None:
         super().__init__({api.key: (api.oldest, api.newest) for api in APIS})
         self._loop = asyncio.get_running_loop()
-        self._driver = Context()
         self._answers: list[tuple[Any, Any]] = []
         self._alarm: asyncio.TimerHandle | None = None
-        self.coordinator = self._driver.coordinator
         settings = Config({"offsets.topic.num.partitions": 1, **config})
-        self.coordinator.settings = group_settings(settings)
         events = Events(None)
         events.begin("coordinator stage")
         clock = BrokerClock(self._loop)
         cluster = Cluster(settings, clock, Ids(), events=events)
+        self._driver = Context(ClusterTopics(cluster.topics))
+        self.coordinator = self._driver.coordinator
+        self.coordinator.settings = group_settings(settings, {})
         (self._node,) = cluster.nodes.values()
         self._node.addresses, self._node.is_open = [("localhost", 1)], True
         cluster.load_coordinators()
@@ -120,10 +122,12 @@ class CoordinatorStage(Stage):
 
     # -- as the shard's driver
 
-    def submit(self, event: GroupEvent | TopicsDeleted | TransactionEnded) -> None:
+    def submit(
+        self, event: GroupEvent | TopicsChanged | TopicsDeleted | TransactionEnded
+    ) -> None:
         """Hands an event to the coordinator; then passes on its answers."""
         self._catch_up()
-        if isinstance(event, TopicsDeleted):
+        if isinstance(event, TopicsChanged | TopicsDeleted):
             self._driver.submit(event)
             return
         if isinstance(event, TransactionEnded):

@@ -131,23 +131,55 @@ def test_what_only_the_log_says() -> None:
     assert workers["members"][0]["assigned"] is None
 
 
-def test_groups_of_other_protocols() -> None:
-    """A group of KIP-848 is named, its offsets are shown, its records are counted."""
+def test_a_consumer_group() -> None:
+    """A group of KIP-848 has its epochs, and its member its partitions by topic id."""
     found = document(KAFKA)
-    (group,) = (g for g in found["groups"] if g["kind"] != "classic")
+    (group,) = (g for g in found["groups"] if g["kind"] == "consumer")
+    assert (group["group_id"], group["state"]) == ("kip-848", "Stable")
+    assert (group["generation_id"], group["assignment_epoch"]) == (2, 2)
+    assert group["state_timestamp_ms"] == 1795250107778
+    assert group["offsets"][0]["metadata"] == "modern\0"
+    (member,) = group["members"]
+    partitions = {"4hHpQxgHQsmySwPDtdpOLg": [0, 1]}
+    assert member == {
+        "member_id": "nQGvEWj8TBKClQH7gxB6vQ",
+        "group_instance_id": None,
+        "client_id": "fixture",
+        "client_host": "/127.0.0.1",
+        "rack_id": None,
+        "member_epoch": 2,
+        "state": "STABLE",
+        "rebalance_timeout_ms": 300_000,
+        "server_assignor": None,
+        "subscribed": ["payments"],
+        "subscribed_regex": None,
+        "assigned": partitions,
+        "revoking": {},
+        "target": partitions,
+    }
+    assert found["skipped"] == {}
+
+
+def test_groups_of_other_protocols(tmp_path: Path) -> None:
+    """A share group is named, its offsets are shown, its records are counted."""
+    share = offsets_log.frame(0, b"\0\x0b\0\6shared", b"\0\0\0\0\0\1\0")
+    value = offsets_log.offset_value(7, -1, "", 1, b"\0\0")
+    offset = offsets_log.frame(1, offsets_log.offset_key("shared", "t", 0), value)
+    batch = offsets_log.batch_of(share + offset, 2, 1, 0)
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(batch)
+    found = document(path)
+    (group,) = found["groups"]
     assert (group["group_id"], group["kind"], group["state"]) == (
-        "kip-848",
-        "consumer",
+        "shared",
+        "share",
         None,
     )
-    assert group["offsets"][0]["metadata"] == "modern\0"
-    assert found["skipped"] == {
-        "CONSUMER_GROUP_METADATA": 1,
-        "CONSUMER_GROUP_MEMBER_METADATA": 1,
-        "CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA": 1,
-        "CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER": 1,
-        "CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT": 1,
-    }
+    assert group["offsets"][0]["offset"] == 7
+    assert found["skipped"] == {"SHARE_GROUP_METADATA": 1}
+    lines = inspected(path)[1].splitlines()
+    assert "group shared: a group of the share protocol, not read" in lines
+    assert "skipped, of share and streams groups: 1 record" in lines
 
 
 def test_text() -> None:
@@ -168,7 +200,11 @@ def test_text() -> None:
     (row,) = (line for line in lines if "größe" in line)
     assert row.split()[:5] == ["orders", "3", "1", "-", "2026-11-21"]
     assert row.endswith("größe ✓ \U0001f600\\x00")
-    assert "skipped, not of the classic protocol: 5 records" in lines
+    assert "group kip-848: Stable, in __consumer_offsets-5" in lines
+    assert (
+        "  type consumer, epoch 2, target assignment of "
+        "2026-11-21 08:35:07.778Z in epoch 2" in lines
+    )
     assert text.replace("\n", "").isprintable()
 
 

@@ -32,6 +32,7 @@ from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.offsets import COMMITTED
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.coordinator.topics import TopicsImage
 from kohort.broker.events.render import render
 from kohort.broker.notice import Client, Notice
 from kohort.broker.runtime.effects import Append, Arm, Disarm, Reply
@@ -96,12 +97,13 @@ class Driver:
     Initial delays are off unless a scene asks for them.
     """
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, topics: TopicsImage | None = None, **settings: int) -> None:
         self._settings: dict[str, Any] = {"initial_rebalance_delay_ms": 0} | settings
         self._numbers = itertools.count(1)
         # Powers in force, and topics, which outlive coordinators.
         self.lasting = Lasting()
         self.topics = Topics()
+        self._image: TopicsImage = self.topics if topics is None else topics
         self._is_short = False
         self.coordinator = self._new_coordinator()
         self.now = START
@@ -134,7 +136,7 @@ class Driver:
             settings,
             lambda prefix: f"{prefix}-{next(self._numbers)}",
             lasting=self.lasting,
-            topics=self.topics,
+            topics=self._image,
         )
 
     @property

@@ -13,6 +13,7 @@ from tests.coordinator.member import assign, subscribed
 from kohort.broker.coordinator.effects import (
     GroupRecord,
     GroupTombstone,
+    OffsetRecord,
     PendingOffset,
     Record,
     TransactionEnd,
@@ -36,6 +37,7 @@ def text(record: Record) -> str:
         return f"{record.producer_id}: {text(record.offset)}"
     if isinstance(record, TransactionEnd):
         return f"{record.producer_id}: {'committed' if record.is_commit else 'aborted'}"
+    assert isinstance(record, OffsetRecord)
     value = "gone" if record.entry is None else record.entry[0]
     expires = record.expire_timestamp_ms
     suffix = "" if expires < 0 else f" until {expires}"

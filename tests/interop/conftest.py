@@ -59,8 +59,11 @@ def play(
         assignor: str,
         told: Callable[[Scene], None],
         partitions: int = PARTITIONS,
+        protocol: str | None = None,
     ) -> None:
-        scene = Scene(library, assignor, bootstrap, tmp_path, here, partitions)
+        scene = Scene(
+            library, assignor, bootstrap, tmp_path, here, partitions, protocol
+        )
         scenes.append(scene)
         told(scene)
 

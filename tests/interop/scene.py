@@ -163,7 +163,8 @@ class Scene:
     """One topic, one group, and members with one assignor.
 
     By default all are of one library; `start` and `prepare` take any. `here` is the
-    broker, if it is in this process.
+    broker, if it is in this process. `protocol` is ``consumer`` for a consumer group
+    (KIP-848).
     """
 
     def __init__(
@@ -174,8 +175,10 @@ class Scene:
         folder: Path,
         here: Kohort | None = None,
         partitions: int = PARTITIONS,
+        protocol: str | None = None,
     ) -> None:
         self.library = library
+        self.protocol = protocol
         self.partitions = partitions
         self.assignor = assignor
         self.bootstrap = bootstrap
@@ -232,6 +235,7 @@ class Scene:
             heartbeat=HEARTBEAT_MS,
             instance=instance,
             poll=poll_ms,
+            protocol=self.protocol,
         )
         self.members.append(member)
         return member
@@ -265,7 +269,7 @@ class Scene:
         """Kills it; its session ends at once, or by timeout on another broker."""
         self.members.remove(member)
         member.stop()
-        if expires and self._here is not None:
+        if expires and self._here is not None and self.protocol is None:
             self._here.group(self.group).expire(member.client)
 
     def failure(self, member: Member) -> str:

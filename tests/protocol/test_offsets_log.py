@@ -26,6 +26,25 @@ from kohort.protocol.consumer import (
     TopicPartitions,
     encode,
 )
+from kohort.protocol.consumer_groups_log import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    CurrentMemberAssignmentKey,
+    CurrentMemberAssignmentValue,
+    CurrentTopicPartitions,
+    RegularExpressionKey,
+    RegularExpressionValue,
+    TargetAssignmentMemberKey,
+    TargetAssignmentMemberValue,
+    TargetAssignmentMetadataKey,
+    TargetAssignmentMetadataValue,
+    TargetTopicPartitions,
+)
 from kohort.protocol.fields import ZERO_UUID
 from kohort.protocol.markers import Marker, marker_batch
 from kohort.protocol.messages import WireError
@@ -64,6 +83,7 @@ def new_reader() -> Reader[Row]:
     return Reader[Row](
         lambda *offset: offset,
         lambda *group: group,
+        lambda *record: record,
         lambda producer_id, row: (producer_id, *row),
         lambda *end: end,
     )
@@ -142,16 +162,119 @@ def group_value(data: Any) -> GroupMetadataValue:
     )
 
 
+def member_value(data: Any) -> ConsumerGroupMemberMetadataValue:
+    """A member of a consumer group for Kafka's JSON."""
+    # Kafka leaves it out if it is as in a new object; null is not.
+    classic = data.get("classicMemberMetadata", ClassicMemberMetadata())
+    if isinstance(classic, dict):
+        classic = ClassicMemberMetadata(
+            classic["sessionTimeoutMs"],
+            [
+                ClassicProtocol(each["name"], base64.b64decode(each["metadata"]))
+                for each in classic["supportedProtocols"]
+            ],
+        )
+    return ConsumerGroupMemberMetadataValue(
+        data["instanceId"],
+        data["rackId"],
+        data["clientId"],
+        data["clientHost"],
+        data["subscribedTopicNames"],
+        data["subscribedTopicRegex"],
+        data["rebalanceTimeoutMs"],
+        data["serverAssignor"],
+        classic,
+    )
+
+
+def current_value(data: Any) -> CurrentMemberAssignmentValue:
+    """The state of a member for Kafka's JSON."""
+    assigned, revoked = (
+        [
+            CurrentTopicPartitions(
+                uuid(row["topicId"]), row["partitions"], row.get("assignmentEpochs")
+            )
+            for row in data[name]
+        ]
+        for name in ("assignedPartitions", "partitionsPendingRevocation")
+    )
+    return CurrentMemberAssignmentValue(
+        data["memberEpoch"],
+        data["previousMemberEpoch"],
+        data["state"],
+        assigned,
+        revoked,
+    )
+
+
+MESSAGES = {
+    "OffsetCommitKey": lambda data: OffsetCommitKey(*data.values()),
+    "OffsetCommitValue": offset_value,
+    "GroupMetadataKey": lambda data: GroupMetadataKey(*data.values()),
+    "GroupMetadataValue": group_value,
+    "ConsumerGroupMetadataKey": lambda data: ConsumerGroupMetadataKey(*data.values()),
+    "ConsumerGroupMetadataValue": lambda data: ConsumerGroupMetadataValue(
+        data["epoch"], data.get("metadataHash", 0)
+    ),
+    "ConsumerGroupPartitionMetadataKey": lambda data: ConsumerGroupPartitionMetadataKey(
+        *data.values()
+    ),
+    "ConsumerGroupMemberMetadataKey": lambda data: ConsumerGroupMemberMetadataKey(
+        *data.values()
+    ),
+    "ConsumerGroupMemberMetadataValue": member_value,
+    "ConsumerGroupTargetAssignmentMetadataKey": lambda data: (
+        TargetAssignmentMetadataKey(*data.values())
+    ),
+    "ConsumerGroupTargetAssignmentMetadataValue": lambda data: (
+        TargetAssignmentMetadataValue(
+            data["assignmentEpoch"], data.get("assignmentTimestamp", 0)
+        )
+    ),
+    "ConsumerGroupTargetAssignmentMemberKey": lambda data: TargetAssignmentMemberKey(
+        *data.values()
+    ),
+    "ConsumerGroupTargetAssignmentMemberValue": lambda data: (
+        TargetAssignmentMemberValue(
+            [
+                TargetTopicPartitions(uuid(row["topicId"]), row["partitions"])
+                for row in data["topicPartitions"]
+            ]
+        )
+    ),
+    "ConsumerGroupCurrentMemberAssignmentKey": lambda data: CurrentMemberAssignmentKey(
+        *data.values()
+    ),
+    "ConsumerGroupCurrentMemberAssignmentValue": current_value,
+    "ConsumerGroupRegularExpressionKey": lambda data: RegularExpressionKey(
+        *data.values()
+    ),
+    "ConsumerGroupRegularExpressionValue": lambda data: RegularExpressionValue(
+        *data.values()
+    ),
+}
+"""By Kafka's name, makes the message from Kafka's JSON."""
+
+KEYS = {
+    name.removesuffix("Key"): bytes.fromhex(data)
+    for name, _, data, _ in WRITTEN
+    if name.endswith("Key")
+}
+NAMES = {
+    "1": "OffsetCommit",
+    "2": "GroupMetadata",
+    "3": "ConsumerGroupMetadata",
+    "5": "ConsumerGroupMemberMetadata",
+    "6": "ConsumerGroupTargetAssignmentMetadata",
+    "7": "ConsumerGroupTargetAssignmentMember",
+    "8": "ConsumerGroupCurrentMemberAssignment",
+}
+"""Kafka's names of the types in its log."""
+
+
 def from_json(name: str, data: Any) -> Any:
     """The message of this name for Kafka's JSON."""
-    if name == "OffsetCommitValue":
-        return offset_value(data)
-    if name == "GroupMetadataValue":
-        return group_value(data)
-    if name == "OffsetCommitKey":
-        return OffsetCommitKey(data["group"], data["topic"], data["partition"])
-    assert name == "GroupMetadataKey"
-    return GroupMetadataKey(data["group"])
+    return MESSAGES[name](data)
 
 
 def decoded(name: str, data: bytes) -> Any:
@@ -160,7 +283,10 @@ def decoded(name: str, data: bytes) -> Any:
         return offsets_log.decode_offset_commit(data)
     if name == "GroupMetadataValue":
         return offsets_log.decode_group_metadata(data)
-    return offsets_log.decode_key(data)
+    if name.endswith("Key"):
+        return offsets_log.decode_key(data)
+    key: Any = offsets_log.decode_key(KEYS[name.removesuffix("Value")])
+    return offsets_log.decode_consumer_group(key, data)
 
 
 def dumped() -> Iterator[tuple[str, int, str, str]]:
@@ -218,14 +344,8 @@ def test_log_of_kafka() -> None:
         record = log.pop((folder, offset))
         assert record.key is not None
         key = json.loads(key_json)
-        number = int(key["type"])
         found = offsets_log.decode_key(record.key)
-        if number > offsets_log.GROUP_METADATA:
-            assert found == OtherKey(number, key["data"]["groupId"])
-            continue
-        name = (
-            "OffsetCommit" if number == offsets_log.OFFSET_COMMIT else "GroupMetadata"
-        )
+        name = NAMES[key["type"]]
         assert found == from_json(f"{name}Key", key["data"])
         if payload == "<DELETE>":
             assert record.value is None
@@ -243,8 +363,7 @@ def test_versions_that_kafka_writes() -> None:
     for record in logged().values():
         assert record.key is not None
         key = offsets_log.decode_key(record.key)
-        if isinstance(key, OtherKey):
-            continue
+        assert not isinstance(key, OtherKey)
         assert offsets_log.encode_key(key) == record.key
         if isinstance(key, OffsetCommitKey):
             again = offsets_log.offset_key(key.group, key.topic, key.partition)
@@ -258,14 +377,24 @@ def test_versions_that_kafka_writes() -> None:
             versions.add(("offset", version))
             if version == offsets_log.OFFSET_COMMIT_VALUE:
                 assert fast_value(offset) == record.value
-        else:
+        elif isinstance(key, GroupMetadataKey):
             group = offsets_log.decode_group_metadata(record.value)
             assert offsets_log.encode_value(group, version) == record.value
             versions.add(("group", version))
+        else:
+            consumers = offsets_log.decode_consumer_group(key, record.value)
+            assert consumers is not None
+            assert offsets_log.encode_value(consumers, version) == record.value
+            versions.add((type(consumers).__name__, version))
     assert versions == {
         ("offset", offsets_log.OFFSET_COMMIT_VALUE),
         ("offset", offsets_log.OFFSET_COMMIT_VALUE_WITH_EXPIRY),
         ("group", offsets_log.GROUP_METADATA_VALUE),
+        ("ConsumerGroupMetadataValue", 0),
+        ("ConsumerGroupMemberMetadataValue", 0),
+        ("TargetAssignmentMetadataValue", 0),
+        ("TargetAssignmentMemberValue", 0),
+        ("CurrentMemberAssignmentValue", 0),
     }
 
 
@@ -334,6 +463,28 @@ def test_other_types_are_skipped() -> None:
     assert (reader.skipped[11], reader.others) == (2, {})
 
 
+def test_partition_metadata_is_ignored() -> None:
+    """Records of type 4, from Kafka before 4.1, are no results, whatever they hold."""
+    key = KEYS["ConsumerGroupPartitionMetadata"]
+    epoch = offsets_log.encode_value(ConsumerGroupMetadataValue(7), 0)
+    reader = new_reader()
+    rows = reader.read(
+        build_batch(
+            [
+                Record(0, 1, key, b"?"),
+                Record(0, 1, key, None),
+                Record(0, 1, KEYS["ConsumerGroupMetadata"], epoch),
+            ]
+        )
+    )
+    assert rows == [
+        (ConsumerGroupPartitionMetadataKey("größe"), None),
+        (ConsumerGroupPartitionMetadataKey("größe"), None),
+        (ConsumerGroupMetadataKey("größe"), ConsumerGroupMetadataValue(7)),
+    ]
+    assert not reader.skipped
+
+
 # -- damage
 
 
@@ -345,7 +496,7 @@ def test_truncated(name: str, version: int, data: str, shown: object) -> None:
         with pytest.raises(WireError, match=r"\w"):
             decoded(name, raw[:end])
     if name != "ShareGroupMetadataKey":
-        with pytest.raises(WireError, match="3 bytes behind an? .*" + name):
+        with pytest.raises(WireError, match=r"3 bytes behind the \w+"):
             decoded(name, raw + b"\0\0\0")
 
 

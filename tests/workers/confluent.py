@@ -84,7 +84,9 @@ class ConfluentMember(Member):
         wanted = self.wanted
         if wanted.out:
             self.producer = _producer(wanted.bootstrap, wanted.client)
-        self._is_cooperative = wanted.assignor == "cooperative-sticky"
+        self._is_cooperative = (
+            wanted.is_consumer or wanted.assignor == "cooperative-sticky"
+        )
         self.consumer = Consumer(self._settings())
         self.consumer.subscribe(
             [wanted.topic],
@@ -101,10 +103,18 @@ class ConfluentMember(Member):
             "client.id": wanted.client,
             "auto.offset.reset": wanted.reset,
             "enable.auto.commit": wanted.is_auto,
-            "partition.assignment.strategy": wanted.assignor,
-            "session.timeout.ms": wanted.session_ms,
-            "heartbeat.interval.ms": wanted.heartbeat_ms,
         }
+        if wanted.is_consumer:
+            settings |= {
+                "group.protocol": "consumer",
+                "group.remote.assignor": wanted.assignor,
+            }
+        else:
+            settings |= {
+                "partition.assignment.strategy": wanted.assignor,
+                "session.timeout.ms": wanted.session_ms,
+                "heartbeat.interval.ms": wanted.heartbeat_ms,
+            }
         if wanted.is_patient:
             settings |= {**PATIENT, "fetch.error.backoff.ms": RETRY_MS}
         elif not wanted.is_plain:

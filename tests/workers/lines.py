@@ -8,7 +8,7 @@ command says which one, and their events have "as", too (Python only).
 Commands:
     join bootstrap= topic= group= client= assignor= session= heartbeat= [instance=]
             [poll=] [request=] [plain=1] [service=] [reset=] [out= abort=]
-            [patient=1] [pace=] [wait=]
+            [patient=1] [pace=] [wait=] [protocol=consumer]
         become a member, consume, and commit after every batch; times in milliseconds;
         poll is max.poll.interval.ms, or the rebalance timeout if the library has that
         instead; request is the time that a request may take; plain: without the
@@ -27,6 +27,9 @@ Commands:
         if there is one for each partition
         patient: the broker may be away at any time; pace: pause between two polls;
         wait is fetch.max.wait.ms (Python only, and not librdkafka's)
+        protocol: of a consumer group (KIP-848); the assignor is the broker's, and so
+        are session timeout and heartbeat interval (confluent-kafka and kafka-clients
+        only)
     produce bootstrap= topic= first= count= [request=]
         send records first .. first+count-1: key `key-N`, value `value-N`, placed by the
         library's own partitioner; delivery takes at most four times `request`
@@ -183,6 +186,7 @@ class Join:
     is_patient: bool
     pace_s: float
     wait_ms: int | None
+    is_consumer: bool
 
     @classmethod
     def of(cls, words: Words) -> Join:
@@ -206,6 +210,7 @@ class Join:
             "patient" in words,
             int(words.get("pace", 0)) / 1000,
             _number(words, "wait"),
+            words.get("protocol") == "consumer",
         )
 
     @property

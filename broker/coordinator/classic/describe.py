@@ -14,13 +14,19 @@ from kohort.protocol.errors import ErrorCode
 def describe(
     appends: GroupAppends, groups: Groups, event: DescribeGroup
 ) -> DescribeGroupResult:
-    """One group; an unknown one is Dead, without an error.
+    """One group; an unknown one, or one of another protocol, is Dead without an error.
 
     Only Stable has metadata and a protocol: those of the current generation.
     """
     group = committed_group(appends, groups, event.group_id)
     if type(group) is not ClassicGroup:
-        return DescribeGroupResult(ErrorCode.NONE, event.group_id, DEAD)
+        why = "not found" if group is None else "is not a classic group"
+        return DescribeGroupResult(
+            ErrorCode.NONE,
+            event.group_id,
+            DEAD,
+            why_dead=f"Group {event.group_id} {why}.",
+        )
     protocol_name = group.protocol_name if group.state is STABLE else None
     return DescribeGroupResult(
         ErrorCode.NONE,

@@ -185,7 +185,7 @@ class Change:
         group, turn = self.group, self.turn
         if new_hash is None:
             new_hash = self.topics_hash()
-        notices.rebalance_started(turn, group, cause)
+        notices.rebalance_started(turn, group, cause, self._state)
         epoch = group.generation_id + 1
         self.put(ConsumerGroupRecord(group.group_id, (epoch, new_hash)))
         group.started = turn.now

@@ -24,6 +24,8 @@ def describe(
 ) -> DescribeConsumerGroupResult:
     """Describes a group as the log has it; a classic group is unknown."""
     group_id = event.group_id
+    if not group_id:
+        return DescribeConsumerGroupResult(ErrorCode.INVALID_GROUP_ID, group_id)
     group = committed_group(appends, groups, group_id)
     if type(group) is not ConsumerGroup:
         message = f"Group {group_id} not found."

@@ -25,6 +25,7 @@ from kohort.broker.coordinator.consumer.member import Member
 from kohort.broker.coordinator.events import ConsumerHeartbeat, Heartbeat, Join
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.notices import add
+from kohort.broker.coordinator.state import GroupState
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Notice, Who
 from kohort.protocol.consumer import PROTOCOL_TYPE, Subscription, encode
@@ -77,6 +78,7 @@ def _offer(turn: Turn, group: ConsumerGroup, member: Member) -> dict[str, object
         "timeouts_ms": (session_ms, member.says.rebalance_timeout_ms),
         "protocol_type": PROTOCOL_TYPE,
         "protocols": ((assignor, encode(Subscription(topics))),),
+        "group_type": group.type,
     }
 
 
@@ -146,8 +148,10 @@ def heartbeat(
 # -- rebalances
 
 
-def rebalance_started(turn: Turn, group: ConsumerGroup, cause: Cause) -> None:
-    """The group epoch is about to be bumped."""
+def rebalance_started(
+    turn: Turn, group: ConsumerGroup, cause: Cause, state: GroupState
+) -> None:
+    """The group epoch is about to be bumped; before this turn the group had a state."""
     culprits = cause.culprits
     if not culprits and cause.who is not None:
         culprits = (cause.who.member_id,)
@@ -160,7 +164,7 @@ def rebalance_started(turn: Turn, group: ConsumerGroup, cause: Cause) -> None:
         cause=cause.kind,
         reason=cause.reason,
         culprits=culprits,
-        previous_state=group.state.value,
+        previous_state=state.value,
         members=[],
     )
 

@@ -25,7 +25,7 @@ _OF_OTHERS: Final = frozenset(
 
 _IDENTITY: Final = (
     *("instance_id", "client_id", "host"),
-    *("session_timeout_ms", "rebalance_timeout_ms"),
+    *("session_timeout_ms", "rebalance_timeout_ms", "group_type"),
 )
 """Fields of events that are attributes of `Member`."""
 
@@ -44,6 +44,7 @@ class Member:
         rebalance_timeout_ms: likewise; consumers send their max.poll.interval.ms.
         protocols: the assignors that it supports, likewise.
         topics: its subscription, likewise.
+        group_type: the protocol by which it joined; None if unknown.
         previous_id: the previous id of the same process, which joined anew on the same
             connection; None if unknown.
     """
@@ -56,6 +57,7 @@ class Member:
     rebalance_timeout_ms: int | None = None
     protocols: tuple[str, ...] | None = None
     topics: tuple[str, ...] | None = None
+    group_type: str | None = None
     previous_id: str | None = None
 
     @property
@@ -255,8 +257,12 @@ class Membership:
         A member works eagerly if one of its assignors does: kafka-clients, franz-go and
         kohort take the protocol that all of them support. So between the two rolling
         restarts of KIP-429 a member is eager, whatever the group's protocol.
+
+        A member of a consumer group never is (KIP-848).
         """
         member = self.members.get(member_id)
+        if member is not None and member.group_type == "consumer":
+            return False
         if member is not None and member.protocols:
             return not COOPERATIVE.issuperset(member.protocols)
         return None if protocol is None else protocol not in COOPERATIVE

@@ -19,6 +19,12 @@ _OFFER = (
     ),
     always("protocols", "[string]", "its assignors, the preferred one first"),
     Field("topics", "[string]", "its subscription; null: not a consumer"),
+    Field(
+        "group_type",
+        "string",
+        "the protocol by which it joined: classic, or consumer (KIP-848); null:"
+        " classic, from an older kohort",
+    ),
 )
 
 KINDS: tuple[Kind, ...] = (
@@ -26,8 +32,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("pending_member_expired", "A pending member did not join in time."),
     Kind(
         "member_joined",
-        "A JoinGroup was accepted; or a heartbeat of epoch 0 or with another subscription"
-        " (KIP-848).",
+        "A JoinGroup was accepted; or a heartbeat of epoch 0, or with another"
+        " subscription (KIP-848).",
         (always("is_first", "boolean", "false: it was a member already"), *_OFFER),
         {
             "new": "the member is new",
@@ -46,8 +52,9 @@ KINDS: tuple[Kind, ...] = (
             "fenced": "another process has its instance id (KIP-345)",
             "inconsistent": "its protocols do not fit the group's",
             "unknown": "its member id is unknown",
-            "unsupported": "kohort has groups of the classic protocol only: it is for a"
-            " group of KIP-848, KIP-932 or KIP-1071",
+            "unsupported": "it is for a share group (KIP-932) or a streams group"
+            " (KIP-1071), which kohort does not have, or for a consumer group (KIP-848)"
+            " where they are disabled",
             "invalid": "the request is invalid: the error says why",
         },
     ),

@@ -107,8 +107,8 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "assignment_made",
-        "The leader has sent the assignment: the group is Stable. Or the coordinator has"
-        " computed the target assignment of a consumer group (KIP-848).",
+        "The leader has sent the assignment: the group is Stable. Or the coordinator"
+        " has computed the target assignment of a consumer group (KIP-848).",
         (
             always("protocol", "string", "the assignor's name"),
             Field(

@@ -14,6 +14,8 @@ from kohort.broker.notice import Client
 
 Owned = dict[str, list[int]]
 """Partitions by topic."""
+Rows = Sequence[tuple[bytes, Sequence[int]]]
+"""Partitions by topic id."""
 
 
 class Consumer:
@@ -21,8 +23,8 @@ class Consumer:
 
     Attributes:
         epoch: its epoch.
-        owned: the partitions that it owns.
-        assigned: the assignment of the latest response that had one.
+        owns: the partitions that it owns.
+        may_own: the assignment of the latest response that had one.
     """
 
     def __init__(
@@ -49,8 +51,8 @@ class Consumer:
         self.rack = rack
         self.rebalance_ms = rebalance_ms
         self.epoch = 0
-        self.owned: Owned = {}
-        self.assigned: Owned = {}
+        self.owns: Rows = ()
+        self.may_own: Rows = ()
 
     def beat(self, **over: Any) -> ConsumerHeartbeatResult:
         """Sends a heartbeat with these fields alone, and takes its answer."""
@@ -75,19 +77,24 @@ class Consumer:
             over.get("topics"),
             over.get("regex"),
             over.get("assignor"),
-            None if owned is None else self.rows(owned),
+            None if owned is None else [*owned],
             over.get("is_id_required", True),
         )
         return self.driver.ask(event, pending)
 
-    def rows(self, owned: Owned) -> list[tuple[bytes, list[int]]]:
-        """Partitions by topic id."""
-        rows = []
-        for topic, partitions in owned.items():
-            image = self.driver.topics.named(topic)
+    @property
+    def assigned(self) -> Owned:
+        """The partitions that it may own, of topics that exist."""
+        found = {}
+        for topic_id, partitions in self.may_own:
+            image = self.driver.topics.with_id(topic_id)
             if image is not None:
-                rows.append((image.topic_id, partitions))
-        return rows
+                found[image.name] = [*partitions]
+        return found
+
+    def give_up(self) -> None:
+        """Owns nothing any more, and has to join again."""
+        self.epoch, self.owns, self.may_own = 0, (), ()
 
     def _take(self, result: ConsumerHeartbeatResult) -> None:
         if result.error_code:
@@ -95,11 +102,7 @@ class Consumer:
         self.member_id = result.member_id or self.member_id
         self.epoch = result.member_epoch
         if result.assignment is not None:
-            self.assigned = {}
-            for topic_id, partitions in result.assignment:
-                image = self.driver.topics.with_id(topic_id)
-                if image is not None:
-                    self.assigned[image.name] = [*partitions]
+            self.may_own = result.assignment
 
     def join(self, **over: Any) -> ConsumerHeartbeatResult:
         """Joins: a heartbeat of epoch 0, with all fields."""
@@ -107,7 +110,7 @@ class Consumer:
 
     def start_join(self, **over: Any) -> Pending[ConsumerHeartbeatResult]:
         """The same, while appends are held."""
-        self.owned = {}
+        self.owns = ()
         fields = {
             "epoch": 0,
             "topics": self.topics,
@@ -115,14 +118,14 @@ class Consumer:
             "assignor": self.assignor,
             "rack": self.rack,
             "rebalance_ms": self.rebalance_ms,
-            "owned": {},
+            "owned": (),
         }
         return self.start_beat(**(fields | over))
 
     def settle(self, **over: Any) -> ConsumerHeartbeatResult:
         """Takes over its assignment, and tells the coordinator."""
-        self.owned = dict(self.assigned)
-        return self.beat(owned=self.owned, **over)
+        self.owns = self.may_own
+        return self.beat(owned=self.owns, **over)
 
     def leave(self, epoch: int = -1) -> ConsumerHeartbeatResult:
         """Leaves, by default for good."""
@@ -146,7 +149,7 @@ class Consumer:
 
     def commit(self, topic: str, offset: int, **over: Any) -> int:
         """Sends OffsetCommit for partition 0; returns the error code."""
-        fields = {
+        fields: dict[str, Any] = {
             "group": self.group,
             "generation_id": self.epoch,
             "member_id": self.member_id,

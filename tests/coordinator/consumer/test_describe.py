@@ -61,7 +61,7 @@ def test_requests_that_read_see_what_the_log_has() -> None:
     """While records are not written, they see the group before them."""
     scene = Scene()
     scene.topic()
-    (a,) = scene.settled("A")
+    scene.settled("A")
     before = scene.describe_consumers()
     scene.is_holding = True
     b = scene.consumer("B", "t")

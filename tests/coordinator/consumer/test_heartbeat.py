@@ -78,9 +78,7 @@ def test_a_lost_response_does_no_harm() -> None:
     assert (result.error_code, result.member_epoch) == (0, 4)
     # The partitions are lost with the response until a full heartbeat.
     assert a.assigned == {"t": [0]}
-    a.beat(
-        topics=a.topics, rebalance_ms=30_000, owned=a.owned
-    )
+    a.beat(topics=a.topics, rebalance_ms=30_000, owned=a.owns)
     assert a.assigned == {"t": [0, 1]}
 
 
@@ -108,11 +106,13 @@ def test_the_first_heartbeat_needs_its_fields() -> None:
             "RebalanceTimeoutMs must be provided in first request.",
         ),
         ({"owned": None}, "TopicPartitions must be empty when (re-)joining."),
-        ({"owned": {"t": [0]}}, "TopicPartitions must be empty when (re-)joining."),
+        ({"owned": [(b"", [0])]}, "TopicPartitions must be empty when (re-)joining."),
         (
             {"topics": None},
-            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when"
-            " (re-)joining.",
+            (
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null"
+                " when (re-)joining."
+            ),
         ),
         ({"epoch": -3}, "MemberEpoch is invalid."),
         ({"epoch": -2}, "InstanceId can't be null."),

@@ -112,14 +112,16 @@ def test_steps_and_changes_of_partitions_are_events() -> None:
     b = scene.consumer("B", "t")
     b.join()
     waits = scene.event("member_reconciled")
-    assert (waits["member_id"], waits["cause"]) == (b.member_id, "unreleased_partitions")
+    assert (waits["member_id"], waits["cause"]) == (
+        b.member_id,
+        "unreleased_partitions",
+    )
     assert waits["missing"] == [{"topic": "t", "partitions": [1]}]
     assert waits["holders"] == [a.member_id]
     since = len(scene.notices)
     scene.settle(a, b)
     kinds = [
-        (each["kind"], each["member_id"], each["cause"])
-        for each in scene.events(since)
+        (each["kind"], each["member_id"], each["cause"]) for each in scene.events(since)
     ]
     assert kinds == [
         ("member_reconciled", a.member_id, "unrevoked_partitions"),

@@ -134,7 +134,9 @@ def test_a_pattern_that_no_member_has_is_forgotten() -> None:
     assert "t.ck" in scene.group.patterns
     b.leave()
     assert not scene.group.patterns
-    record = next(r for r in reversed(scene.records) if isinstance(r, RegularExpressionRecord))
+    record = next(
+        r for r in reversed(scene.records) if isinstance(r, RegularExpressionRecord)
+    )
     assert record.value is None
 
 

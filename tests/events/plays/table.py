@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.events.plays import commands, members, offsets, rebalances
+from tests.events.plays import commands, consumers, members, offsets, rebalances
 from tests.events.plays.scene import Scene
 
 PLAYS: Mapping[tuple[str, str | None], Scene] = {
@@ -12,4 +12,5 @@ PLAYS: Mapping[tuple[str, str | None], Scene] = {
     **commands.PLAYS,
     **rebalances.PLAYS,
     **offsets.PLAYS,
+    **consumers.PLAYS,
 }

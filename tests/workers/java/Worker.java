@@ -175,10 +175,15 @@ public final class Worker {
             settings.put("auto.offset.reset", words.getOrDefault("reset", "earliest"));
             settings.put("enable.auto.commit", String.valueOf(service.equals("auto")));
             settings.put("max.poll.records", "50");
-            settings.put("session.timeout.ms", words.get("session"));
-            settings.put("heartbeat.interval.ms", words.get("heartbeat"));
-            settings.put("partition.assignment.strategy", Announced.class.getName());
-            settings.put("worker.assignor", words.get("assignor"));
+            if ("consumer".equals(words.get("protocol"))) {
+                settings.put("group.protocol", "consumer");
+                settings.put("group.remote.assignor", words.get("assignor"));
+            } else {
+                settings.put("session.timeout.ms", words.get("session"));
+                settings.put("heartbeat.interval.ms", words.get("heartbeat"));
+                settings.put("partition.assignment.strategy", Announced.class.getName());
+                settings.put("worker.assignor", words.get("assignor"));
+            }
             if (words.containsKey("instance")) {
                 settings.put("group.instance.id", words.get("instance"));
             }

@@ -95,15 +95,16 @@ def _refused_again(last: Life, refusal: Refusal) -> str:
 
 
 def unsupported_protocol(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Clients that ask for a group of a newer protocol, which kohort does not have."""
+    """Clients that ask for a group of a protocol that the broker does not have."""
     found = [r for r in facts.refusals if r.cause == "unsupported"]
     if found:
         yield Finding(
             "unsupported-protocol",
-            "Clients asked for a group of a protocol that kohort does not have",
-            "kohort has groups of the classic protocol only. Set group.protocol=classic"
-            " in consumers (KIP-848) and in Kafka Streams (KIP-1071). Share groups"
-            " (KIP-932) have no classic form: use a KafkaConsumer.",
+            "Clients asked for a group of a protocol that the broker does not have",
+            "Set group.protocol=classic in Kafka Streams (KIP-1071), and in consumers"
+            " if group.coordinator.rebalance.protocols of the broker is without"
+            " consumer (KIP-848). Share groups (KIP-932) have no classic form: use a"
+            " KafkaConsumer.",
             tuple(_of(r, f"{_sender(r)}: {r.error}", names) for r in found),
         )
 

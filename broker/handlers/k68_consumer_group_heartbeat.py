@@ -1,0 +1,65 @@
+"""ConsumerGroupHeartbeat: from the wire to `ConsumerHeartbeat`, and back (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.coordinator.effects import ConsumerHeartbeatResult
+from kohort.broker.coordinator.events import ConsumerHeartbeat
+from kohort.broker.handlers.newer_groups import refuse
+from kohort.broker.request import Request
+from kohort.protocol.apis.k68_consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+_DISABLED: Final = (
+    "consumer groups (KIP-848) are disabled by group.coordinator.rebalance.protocols "
+    "or the feature group.version; set group.protocol=classic"
+)
+
+
+def handle(request: Request) -> None:
+    """Passes the heartbeat to the group's coordinator."""
+    if not request.node.cluster.has_consumer_groups:
+        refuse(request, _DISABLED)
+        return
+    message: ConsumerGroupHeartbeatRequest = request.message
+    owned = message.topic_partitions
+    request.node.submit_group_event(
+        ConsumerHeartbeat(
+            request,
+            message.group_id,
+            message.member_id,
+            message.member_epoch,
+            message.instance_id,
+            request.client,
+            message.rack_id,
+            message.rebalance_timeout_ms,
+            message.subscribed_topic_names,
+            message.subscribed_topic_regex,
+            message.server_assignor,
+            None
+            if owned is None
+            else [(each.topic_id, each.partitions) for each in owned],
+            request.version >= 1,
+        )
+    )
+
+
+def respond(request: Request, result: ConsumerHeartbeatResult) -> None:
+    """Answers the request."""
+    rows = result.assignment
+    request.finish(
+        ConsumerGroupHeartbeatResponse(
+            0,
+            result.error_code,
+            result.error_message,
+            result.member_id,
+            result.member_epoch,
+            result.heartbeat_interval_ms,
+            None if rows is None else Assignment([TopicPartitions(*r) for r in rows]),
+        )
+    )

@@ -1,0 +1,48 @@
+"""Consumer groups (KIP-848) of real clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.interop import plays
+from tests.interop.scene import BRIEF_MS
+from tests.workers.libraries import CONFLUENT, JAVA, Library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+QUICK = {
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 300,
+    "group.consumer.min.session.timeout.ms": 1_000,
+    "group.consumer.session.timeout.ms": BRIEF_MS * 2,
+    "group.consumer.assignment.interval.ms": 100,
+}
+"""The broker sets the interval of heartbeats, which bring the assignments, and the
+session timeout."""
+
+pytestmark = [
+    pytest.mark.parametrize("here", [QUICK], indirect=True),
+    pytest.mark.parametrize(
+        "library",
+        [
+            pytest.param(CONFLUENT, marks=pytest.mark.long),
+            pytest.param(JAVA, marks=pytest.mark.interop),
+        ],
+        ids=lambda each: each.name,
+    ),
+]
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_group_that_changes(
+    play: Callable[..., None], library: Library, assignor: str
+) -> None:
+    """Members join, leave and die; no record is lost, and commits outlive them all."""
+    play(library, assignor, plays.group_that_changes, protocol="consumer")
+
+
+def test_static_members(play: Callable[..., None], library: Library) -> None:
+    """A static member that restarts in time gets the partitions that it had."""
+    play(library, "uniform", plays.static_consumers, protocol="consumer")
