@@ -22,7 +22,7 @@ from kohort.broker.coordinator.consumer import configs, sessions
 from kohort.broker.coordinator.consumer.cause import Cause, Refusal
 from kohort.broker.coordinator.consumer.group import ConsumerGroup, by_topic
 from kohort.broker.coordinator.consumer.member import Member
-from kohort.broker.coordinator.events import ConsumerHeartbeat
+from kohort.broker.coordinator.events import ConsumerHeartbeat, Heartbeat, Join
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.notices import add
 from kohort.broker.coordinator.state import GroupState
@@ -91,7 +91,7 @@ _FENCED = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
 def refused(
-    turn: Turn, group: Group | None, event: ConsumerHeartbeat, refusal: Refusal
+    turn: Turn, group: Group | None, event: ConsumerHeartbeat | Join, refusal: Refusal
 ) -> None:
     """A heartbeat was refused; its group need not exist."""
     if not turn.listening:
@@ -134,7 +134,7 @@ def member_kicked(turn: Turn, group: ConsumerGroup, member: Member, cause: str) 
 
 
 def heartbeat(
-    turn: Turn, group: Group | None, event: ConsumerHeartbeat, code: int
+    turn: Turn, group: Group | None, event: ConsumerHeartbeat | Heartbeat, code: int
 ) -> None:
     """A heartbeat was answered with an error code."""
     if turn.listening:
