@@ -1,7 +1,8 @@
-"""Groups without members that change their protocol (KIP-848).
+"""Groups that change their protocol (KIP-848).
 
-The first member of another protocol makes a new group in place of the empty one: it
-keeps the offsets, and nothing else.
+The first member of another protocol makes a new group in place of an empty one: it
+keeps the offsets, and nothing else. `kohort.broker.coordinator.migration` also takes
+over the members.
 """
 
 from __future__ import annotations
@@ -14,16 +15,15 @@ from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.turn import Turn
 
 
-def replace_empty(
+def replace(
     turn: Turn, old: Group, new: Group
 ) -> tuple[Sequence[Written], GroupChange]:
-    """Gives the offsets of a group without members to the one that replaces it.
+    """Gives the offsets of a group to the one that replaces it.
 
     Returns:
         The records that delete the old group, which keep its offsets, and its change:
         they have to be written before the first record of the new one.
     """
-    assert not old.members
     for timer in old.stop_timers():
         turn.disarm(timer)
     new.committed, new.expire_ms, new.pending = (

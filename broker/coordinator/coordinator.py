@@ -24,6 +24,7 @@ through its files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MethodType
 from typing import Any, Final, Literal
 
@@ -39,6 +40,7 @@ from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.room import classic_room
 from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.room import consumer_room
+from kohort.broker.coordinator.consumer.surroundings import Surroundings
 from kohort.broker.coordinator.effects import Effect, Result
 from kohort.broker.coordinator.events import (
     CommitInTransaction,
@@ -57,6 +59,9 @@ from kohort.broker.coordinator.events import (
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.load import Loading, Restore
+from kohort.broker.coordinator.migration.downgrade import downgrade
+from kohort.broker.coordinator.migration.room import migration_room
+from kohort.broker.coordinator.migration.upgrade import upgrade
 from kohort.broker.coordinator.pending import OpenTransactions
 from kohort.broker.coordinator.room import Groups, Room
 from kohort.broker.coordinator.settings import GroupSettings
@@ -132,11 +137,18 @@ class Coordinator(Machine[Group, Turn, Loading]):
         self._checked_with = settings
         self.transactions = OpenTransactions()
         self.lasting = Lasting() if lasting is None else lasting
-        rooms = (
+        around = Surroundings(
+            new_member_id,
+            topics or NoTopics(),
+            upgrade,
+            partial(downgrade, groups=self.groups),
+        )
+        rooms: tuple[Room, ...] = (
             classic_room(new_member_id, heartbeats=heartbeats),
-            consumer_room(new_member_id, topics or NoTopics(), heartbeats=heartbeats),
+            consumer_room(around, heartbeats=heartbeats),
         )
         self._rooms: Mapping[str, Room] = {room.group_type: room for room in rooms}
+        rooms = (*rooms, migration_room(new_member_id, heartbeats=heartbeats))
         self._handlers |= {
             CommitOffsets: self._commit,
             FetchOffsets: self._answered_by(offsets.fetch),

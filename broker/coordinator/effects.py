@@ -35,7 +35,7 @@ class JoinResult(NamedTuple):
     """The answer to `Join`."""
 
     error_code: int
-    member_id: str
+    member_id: str = ""
     generation_id: int = -1
     protocol_type: str | None = None
     protocol_name: str | None = None

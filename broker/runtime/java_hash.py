@@ -100,6 +100,8 @@ _GOLDEN = -7046029254386353131
 def in_timeline(keys: Iterable[str], most: int) -> list[str]:
     """Sorts keys as Kafka's TimelineHashMap iterates over them.
 
+    In one bucket, the latest comes first.
+
     Args:
         keys: in order of insertion.
         most: the largest number of keys that the map has had. Their values have been
@@ -113,4 +115,5 @@ def in_timeline(keys: Iterable[str], most: int) -> list[str]:
     def slot(key: str) -> int:
         return (java_hash(key) * _GOLDEN & 0xFFFFFFFFFFFFFFFF) >> shift
 
-    return sorted(keys, key=slot)
+    latest_first = list(keys)[::-1]
+    return sorted(latest_first, key=slot)

@@ -24,9 +24,12 @@ def protocols(*names: str, metadata: bytes = b"meta") -> list[tuple[str, bytes]]
     return [(name, metadata) for name in names]
 
 
-def subscribed(*topics: str, protocol: str = "range") -> list[tuple[str, bytes]]:
-    """One protocol, with a consumer's subscription."""
-    return [(protocol, encode(Subscription(topics)))]
+def subscribed(
+    *topics: str, protocol: str = "range", owned: Sequence[int] = ()
+) -> list[tuple[str, bytes]]:
+    """One protocol, with a consumer's subscription; it owns partitions of "t"."""
+    parts = [TopicPartitions("t", owned)] if owned else []
+    return [(protocol, encode(Subscription(topics, None, parts)))]
 
 
 def dealt(*partitions: int) -> bytes:

@@ -129,6 +129,47 @@ def static_members(scene: Scene) -> None:
     static_restart_resumes(scene)
 
 
+def static_consumers(scene: Scene) -> None:
+    """KIP-848: static members come back after a close, unnoticed by others.
+
+    One that is killed comes back once its session has ended.
+    """
+    scene.produce(400)
+    members = [
+        scene.start(f"member-{number}", instance=f"instance-{number}")
+        for number in range(4)
+    ]
+    scene.until_settled()
+    scene.until_consumed()
+    generation = scene.generation()
+    closed = members.pop(0)
+    reports = {each.name: len(each.changes) for each in members}
+    had = closed.partitions
+    back = scene.prepare("member-0-again")
+    scene.close(closed)
+    scene.produce(200)
+    scene.join(back, instance="instance-0")
+    scene.until("the closed member owns what it had", lambda: back.partitions == had)
+    scene.until_settled()
+    scene.until_consumed()
+    assert scene.generation() == generation
+    for member in members:
+        assert len(member.changes) == reports[member.name], (
+            f"{member.name} took part in a rebalance"
+        )
+    scene.kill(members.pop())
+    scene.until_settled()
+    scene.start("member-3-again", instance="instance-3")
+    scene.until_settled()
+    assert scene.generation() > generation
+    scene.produce(200)
+    scene.until_consumed()
+    scene.until_committed()
+    broker_agrees(scene)
+    records_are_whole(scene)
+    static_restart_resumes(scene)
+
+
 def static_restart_resumes(scene: Scene) -> None:
     """All close and come back: the same generation continues at its commits."""
     generation = scene.generation()

@@ -269,7 +269,7 @@ class Scene:
         """Kills it; its session ends at once, or by timeout on another broker."""
         self.members.remove(member)
         member.stop()
-        if expires and self._here is not None:
+        if expires and self._here is not None and self.protocol is None:
             self._here.group(self.group).expire(member.client)
 
     def failure(self, member: Member) -> str:

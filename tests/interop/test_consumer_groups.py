@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.interop import plays
+from tests.interop.scene import BRIEF_MS
 from tests.workers.libraries import CONFLUENT, JAVA, Library
 
 if TYPE_CHECKING:
@@ -14,9 +15,12 @@ if TYPE_CHECKING:
 QUICK = {
     "group.consumer.min.heartbeat.interval.ms": 100,
     "group.consumer.heartbeat.interval.ms": 300,
+    "group.consumer.min.session.timeout.ms": 1_000,
+    "group.consumer.session.timeout.ms": BRIEF_MS * 2,
     "group.consumer.assignment.interval.ms": 100,
 }
-"""The broker sets the interval of heartbeats, which bring the assignments."""
+"""The broker sets the interval of heartbeats, which bring the assignments, and the
+session timeout."""
 
 pytestmark = [
     pytest.mark.parametrize("here", [QUICK], indirect=True),
@@ -41,4 +45,4 @@ def test_group_that_changes(
 
 def test_static_members(play: Callable[..., None], library: Library) -> None:
     """A static member that restarts in time gets the partitions that it had."""
-    play(library, "uniform", plays.static_members, protocol="consumer")
+    play(library, "uniform", plays.static_consumers, protocol="consumer")

@@ -185,6 +185,20 @@ class ClassicGroup(Group):
         self.awaiting_join += 1
         self.pending_members.pop(member.member_id, None)
 
+    def take_over(self, generation_id: int, members: Iterable[Member]) -> None:
+        """Makes a new group Stable, with members that come from a consumer group."""
+        self.generation_id, self.protocol_type = generation_id, PROTOCOL_TYPE
+        for member in members:
+            self._put(member)
+            if member.group_instance_id is not None:
+                self.static_members[member.group_instance_id] = member.member_id
+            self.leader = self.leader or member.member_id
+            self._count(member.protocols, 1)
+        self.protocol_name = self.select_protocol()
+        self.state = STABLE
+        self.rows = self.current_members()
+        self._note_subscriptions(self.rows)
+
     def remove(self, member: Member) -> None:
         """Removes a member; leadership passes on."""
         del self.members[member.member_id]

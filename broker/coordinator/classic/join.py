@@ -40,7 +40,7 @@ from kohort.broker.coordinator.classic.cause import Cause
 from kohort.broker.coordinator.classic.group import ClassicGroup, find
 from kohort.broker.coordinator.classic.member import Member, PendingMember, Protocols
 from kohort.broker.coordinator.classic.removal import remove, remove_pending
-from kohort.broker.coordinator.conversion import replace_empty
+from kohort.broker.coordinator.conversion import replace
 from kohort.broker.coordinator.effects import JoinResult, Written
 from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.group import Group
@@ -89,7 +89,7 @@ def join(
     if not _has_room(turn, group, event.member_id):
         _turn_away(turn, group, event)
         return
-    protocols = group.shared_offer(_protocols(event))
+    protocols = group.shared_offer(distinct_protocols(event))
     if not group.supports(event.protocol_type, protocols):
         _refuse(turn, group, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     elif event.member_id:
@@ -112,7 +112,7 @@ def _make(
     records: list[Written] = [group.record()]
     changes = [GroupChange(group, (), was_made=True)]
     if other is not None:
-        tombstones, replaced = replace_empty(turn, other, group)
+        tombstones, replaced = replace(turn, other, group)
         records = [*tombstones, *records]
         changes.insert(0, replaced)
     groups[group_id] = group
@@ -173,7 +173,7 @@ def _have_same_names(some: Sequence[tuple[str, bytes]], others: Protocols) -> bo
 # -- any join
 
 
-def _protocols(event: Join) -> Protocols:
+def distinct_protocols(event: Join) -> Protocols:
     """The protocols, each name once: a repeated name makes Kafka hang."""
     protocols = tuple(event.protocols)
     if len(protocols) > 1 and len({name for name, _ in protocols}) < len(protocols):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kohort.broker.coordinator.classic import notices, rebalance, sessions
+from kohort.broker.coordinator.appends import GroupChange
+from kohort.broker.coordinator.classic import notices, rebalance, removal, sessions
 from kohort.broker.coordinator.classic.cause import Cause
 from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.effects import GroupRecord
@@ -37,3 +38,11 @@ def restore(turn: Turn, group_id: str, record: GroupRecord | None) -> ClassicGro
     if len(group.members) > turn.max_size(group):
         rebalance.prepare(turn, group, Cause("group_over_max_size"))
     return group
+
+
+def undone(turn: Turn, group: ClassicGroup, change: GroupChange, error: int) -> None:
+    """Follows an undone change: a group that changed its protocol is back."""
+    removal.undone(turn, group, change, error)
+    if change.was_replaced:
+        sessions.keep_all_alive(turn, group.ordered())
+        rebalance.go_on(turn, group)

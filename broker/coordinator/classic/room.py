@@ -12,13 +12,12 @@ from kohort.broker.coordinator.classic import (
     leave,
     powers,
     rebalance,
-    removal,
     static,
     sync,
     waiting,
 )
 from kohort.broker.coordinator.classic.group import ClassicGroup
-from kohort.broker.coordinator.classic.restore import restore
+from kohort.broker.coordinator.classic.restore import restore, undone
 from kohort.broker.coordinator.effects import GroupRecord
 from kohort.broker.coordinator.events import (
     Credited,
@@ -83,5 +82,5 @@ def classic_room(new_member_id: Callable[[str], str], *, heartbeats: bool) -> Ro
         # Kafka, too, has groups of the classic protocol for offsets without members.
         records={GroupRecord: restore, type(None): restore},
         waiting=waiting.refused,
-        undone=removal.undone,
+        undone=undone,
     )

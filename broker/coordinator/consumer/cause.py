@@ -25,4 +25,4 @@ class Refusal(NamedTuple):
     """An error of a request, with Kafka's words."""
 
     code: int
-    message: str
+    message: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kohort.broker.coordinator.appends import Changed, GroupChange
 from kohort.broker.coordinator.consumer import notices
@@ -10,7 +10,7 @@ from kohort.broker.coordinator.consumer.cause import Cause
 from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.member import Member
 from kohort.broker.coordinator.consumer.topics_hash import group_hash, topic_hash
-from kohort.broker.coordinator.conversion import replace_empty
+from kohort.broker.coordinator.conversion import replace
 from kohort.broker.coordinator.effects import (
     ConsumerGroupRecord,
     ConsumerMember,
@@ -26,6 +26,7 @@ from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.notices import group_state
 from kohort.broker.coordinator.room import Groups
 from kohort.broker.coordinator.turn import Turn
+from kohort.protocol.slotted import replace as slotted_replace
 
 
 class Change:
@@ -37,6 +38,7 @@ class Change:
         turn: the turn that makes the change.
         group: the group.
         has_new_epoch: whether this change has bumped the group epoch.
+        most_members: the largest number of members that the group had before.
     """
 
     __slots__ = (
@@ -45,9 +47,11 @@ class Change:
         "_old",
         "_records",
         "_state",
+        "_then",
         "_undo",
         "group",
         "has_new_epoch",
+        "most_members",
         "turn",
     )
 
@@ -57,6 +61,7 @@ class Change:
         groups: Groups,
         group: ConsumerGroup,
         old: Group | None = None,
+        then: Callable[[], None] | None = None,
     ) -> None:
         """Begins a change.
 
@@ -64,11 +69,14 @@ class Change:
             turn: the turn.
             groups: the coordinator's groups; a new one is added at the end.
             group: the group.
-            old: the empty group of another protocol that this one replaces.
+            old: the group of another protocol that this one replaces.
+            then: called at the end, unless the change is given up.
         """
         self.turn = turn
         self.group = group
         self.has_new_epoch = False
+        self.most_members = group.most_members
+        self._then = then
         self._groups = groups
         self._old = old
         self._state = group.state
@@ -96,7 +104,7 @@ class Change:
         records: list[Written] = [*self._records]
         changes = [GroupChange(group, undo=self._undo, was_made=is_new)]
         if self._old is not None:
-            first, replaced = replace_empty(turn, self._old, group)
+            first, replaced = replace(turn, self._old, group)
             records = [*first, *records]
             changes.insert(0, replaced)
         self._groups[group.group_id] = group
@@ -107,6 +115,27 @@ class Change:
             before = group.previous_state if is_new else self._state
             group.previous_state = before
             group_state(turn, group)
+        turn.append_changes(records, Changed(changes), is_atomic=True)
+        if self._then is not None:
+            self._then()
+
+    def end_as(self, new: Group, record: Written, order: Sequence[str]) -> None:
+        """Writes the records, and those that replace the group by another one.
+
+        Args:
+            new: the group of another protocol.
+            record: its record.
+            order: the members of this one, in the order of their tombstones.
+        """
+        turn, group = self.turn, self.group
+        _, replaced = replace(turn, group, new)
+        tombstones = group.tombstones(order)
+        records = [*self._records, *tombstones, record]
+        self._groups[group.group_id] = new
+        changes = [
+            slotted_replace(replaced, undo=self._undo),
+            GroupChange(new, was_made=True),
+        ]
         turn.append_changes(records, Changed(changes), is_atomic=True)
 
     # -- the records of a member

@@ -8,7 +8,7 @@ it. Everything else is computed from that state, or is a timer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -41,7 +41,12 @@ from kohort.broker.coordinator.state import (
 from kohort.broker.coordinator.topics import TopicImage, TopicsImage
 from kohort.broker.notice import Client
 from kohort.broker.runtime.events import TimerKey
-from kohort.broker.runtime.java_hash import buckets_for, in_buckets, spread
+from kohort.broker.runtime.java_hash import (
+    buckets_for,
+    in_buckets,
+    in_timeline,
+    spread,
+)
 from kohort.protocol.consumer import PROTOCOL_TYPE
 from kohort.protocol.errors import ErrorCode
 
@@ -50,6 +55,12 @@ FIRST_EPOCH: Final = 1
 
 Partitions = dict[bytes, frozenset[int]]
 """Partitions by topic id."""
+
+
+Downgrade = Callable[..., bool]
+"""``downgrade(turn, group, leaving, cause)``: makes a group a classic one in place of
+removing its last members of the consumer protocol; returns whether it did so. See
+`kohort.broker.coordinator.migration`."""
 
 
 class Pattern(NamedTuple):
@@ -81,6 +92,10 @@ class ConsumerGroup(Group):
         owners: by topic id and partition, the member that may read it.
         topics: the cluster's topics.
         default_assignor: the assignor if no member asks for one.
+        downgrade: makes it a classic group when its last members of the consumer
+            protocol go; None if it never becomes one.
+        classic_members: the number of its members that use the classic protocol.
+        classic_protocols: by protocol, the number of these that support it.
         is_stale: its topics may have changed since `topics_hash` was computed.
         has_stale_patterns: the cluster's topics have changed since patterns were
             resolved.
@@ -98,8 +113,11 @@ class ConsumerGroup(Group):
         "_target",
         "assigned_ms",
         "assignment_epoch",
+        "classic_members",
+        "classic_protocols",
         "computed",
         "default_assignor",
+        "downgrade",
         "generation_id",
         "has_stale_patterns",
         "is_stale",
@@ -126,10 +144,17 @@ class ConsumerGroup(Group):
     members: dict[str, Member]
 
     def __init__(
-        self, group_id: str, topics: TopicsImage, default_assignor: str
+        self,
+        group_id: str,
+        topics: TopicsImage,
+        default_assignor: str,
+        downgrade: Downgrade | None = None,
     ) -> None:
         """Creates a group without records, members and offsets."""
         super().__init__(group_id)
+        self.downgrade = downgrade
+        self.classic_members = 0
+        self.classic_protocols: dict[str, int] = {}
         self.topics = topics
         self.default_assignor = default_assignor
         self.protocol_type = PROTOCOL_TYPE
@@ -266,6 +291,10 @@ class ConsumerGroup(Group):
             _count(self.names, topic, change)
         if member.regex is not None:
             _count(self.subscribers, member.regex, change)
+        if member.says.classic is not None:
+            self.classic_members += change
+            for name, _ in member.says.classic[1]:
+                _count(self.classic_protocols, name, change)
 
     def _find_state(self) -> None:
         if self.state is DEAD:
@@ -298,15 +327,26 @@ class ConsumerGroup(Group):
             if member.current is not None:
                 yield CurrentAssignmentRecord(group_id, member_id, member.current)
 
-    def tombstones(self) -> Iterator[ConsumerRecord]:
-        """The records that delete it, in Kafka's order."""
+    def ordered_ids(self) -> list[str]:
+        """The ids of the members in the order in which Kafka iterates over them."""
+        return in_timeline(self.members, self.most_members)
+
+    def tombstones(
+        self, order: Sequence[str] | None = None
+    ) -> Iterator[ConsumerRecord]:
+        """The records that delete it, in Kafka's order.
+
+        Args:
+            order: the ids of its members; by default `ordered_ids`.
+        """
         group_id = self.group_id
-        for member_id in self.members:
+        member_ids = self.ordered_ids() if order is None else order
+        for member_id in member_ids:
             yield CurrentAssignmentRecord(group_id, member_id, None)
-        for member_id in self.targets:
+        for member_id in member_ids:
             yield TargetMemberRecord(group_id, member_id, None)
         yield TargetAssignmentRecord(group_id, None)
-        for member_id in self.members:
+        for member_id in member_ids:
             yield ConsumerMemberRecord(group_id, member_id, None)
         for regex in self.patterns:
             yield RegularExpressionRecord(group_id, regex, None)
@@ -338,8 +378,8 @@ class ConsumerGroup(Group):
     # -- members
 
     def ordered(self) -> Iterable[Member]:
-        """The members, in the order in which they joined."""
-        return self.members.values()
+        """The members, in Kafka's order."""
+        return [self.members[each] for each in self.ordered_ids()]
 
     def partitions_of(self, member_id: str) -> AbstractSet[tuple[str, int]]:
         """The (topic, partition) that a member may read."""
@@ -377,6 +417,15 @@ class ConsumerGroup(Group):
         if instance_id is None or instance_id not in self.static_members:
             return None
         return self.members[self.static_members[instance_id]]
+
+    def waits_for_partitions(self, member: Member) -> bool:
+        """Returns whether others hold partitions of a member's target assignment."""
+        return any(
+            partition not in member.assigned.get(topic_id, ())
+            and partition in self.owners.get(topic_id, ())
+            for topic_id, partitions in self.targets.get(member.member_id, ())
+            for partition in partitions
+        )
 
     def assignor(self) -> str:
         """The assignor that most members ask for, or else the default one.

@@ -20,8 +20,6 @@ with epoch -1 or -2 leave (`leave`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kohort.broker.coordinator.consumer import (
     configs,
     leave,
@@ -36,6 +34,7 @@ from kohort.broker.coordinator.consumer.changes import Change
 from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.member import AWAY, NEW, Epochs, Member
 from kohort.broker.coordinator.consumer.subscription import stated_by, subscribe
+from kohort.broker.coordinator.consumer.surroundings import Surroundings
 from kohort.broker.coordinator.effects import (
     ConsumerHeartbeatResult,
     ConsumerMember,
@@ -44,8 +43,8 @@ from kohort.broker.coordinator.effects import (
 from kohort.broker.coordinator.events import ConsumerHeartbeat, OwnedPartitions
 from kohort.broker.coordinator.room import Coordinating, Groups
 from kohort.broker.coordinator.state import EMPTY
-from kohort.broker.coordinator.topics import TopicsImage
 from kohort.broker.coordinator.turn import Turn
+from kohort.broker.notice import Client
 from kohort.protocol.errors import ErrorCode
 
 _FENCED = "A test fenced the member. It must abandon all its partitions and rejoin."
@@ -58,8 +57,7 @@ def heartbeat(
     groups: Groups,
     event: ConsumerHeartbeat,
     *,
-    new_member_id: Callable[[str], str],
-    topics: TopicsImage,
+    around: Surroundings,
     is_noticed: bool,
 ) -> None:
     """Handles any heartbeat, and makes a notice of it for listeners that ask for it."""
@@ -68,7 +66,7 @@ def heartbeat(
     if answer is None and event.member_epoch in LEAVING:
         answer = leave.leave(turn, groups, event)
     elif answer is None:
-        answer = _stay(turn, groups, event, new_member_id, topics)
+        answer = _stay(turn, groups, event, around)
     assert answer is not None
     group = groups.get(event.group_id)
     if isinstance(answer, Refusal):
@@ -85,14 +83,16 @@ def _stay(
     turn: Turn,
     groups: Groups,
     event: ConsumerHeartbeat,
-    new_member_id: Callable[[str], str],
-    topics: TopicsImage,
+    around: Surroundings,
 ) -> ConsumerHeartbeatResult | Refusal:
     """Handles a heartbeat of a member that joins or stays."""
-    change = _begin(turn, groups, event, topics)
+    change = _begin(turn, groups, event, around)
     if isinstance(change, Refusal):
         return change
-    member_id = event.member_id or new_member_id(event.client.id)
+    refusal = validation.check_room(change, event.member_id)
+    if refusal is not None:
+        return refusal
+    member_id = event.member_id or around.new_member_id(event.client.id)
     before = _before(change, event, member_id)
     if isinstance(before, Refusal):
         return before
@@ -122,33 +122,25 @@ def _stay(
 
 
 def _begin(
-    turn: Turn, groups: Groups, event: ConsumerHeartbeat, topics: TopicsImage
+    turn: Turn, groups: Groups, event: ConsumerHeartbeat, around: Surroundings
 ) -> Change | Refusal:
     """Finds or makes the group."""
     group_id, joins = event.group_id, not event.member_epoch
     found = groups.get(group_id)
     if type(found) is ConsumerGroup:
-        limit = turn.lasting.max_sizes.get(group_id, turn.settings.consumer_max_size)
-        if len(found.members) >= limit and event.member_id not in found.members:
-            message = (
-                "The consumer group has reached its maximum capacity of"
-                f" {limit} members."
-            )
-            return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
         return Change(turn, groups, found)
     if found is None:
         if joins:
-            return Change(turn, groups, _new_group(turn, group_id, topics))
+            return Change(turn, groups, around.new_group(turn, group_id))
         message = f"Consumer group {group_id} not found."
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, message)
     if joins and found.state is EMPTY:
-        return Change(turn, groups, _new_group(turn, group_id, topics), found)
+        return Change(turn, groups, around.new_group(turn, group_id), found)
+    if joins:
+        new = around.new_group(turn, group_id)
+        return around.upgrade(turn, groups, found, new)
     message = f"Group {group_id} is not a consumer group."
     return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, message)
-
-
-def _new_group(turn: Turn, group_id: str, topics: TopicsImage) -> ConsumerGroup:
-    return ConsumerGroup(group_id, topics, turn.settings.consumer_assignors[0])
 
 
 class Before:
@@ -269,15 +261,41 @@ def _advance(
     change: Change, event: ConsumerHeartbeat, member_id: str, before: Before
 ) -> Refusal | None:
     """Takes the steps of a heartbeat; returns an error instead if one fails."""
-    turn, group = change.turn, change.group
+    joined = None if event.member_epoch else event.client
     stated = stated_by(event, before.stated)
+    changed = take_subscription(change, member_id, before, stated, joined)
+    if isinstance(changed, Refusal):
+        return changed
+    return advance(change, member_id, before, event.owned, has_other_topics=changed)
+
+
+def take_subscription(
+    change: Change,
+    member_id: str,
+    before: Before,
+    stated: ConsumerMember,
+    joined: Client | None,
+) -> bool | Refusal:
+    """Takes a member's subscription and client.
+
+    Args:
+        change: the change.
+        member_id: the member.
+        before: the member as it was.
+        stated: the subscription and client.
+        joined: the sender, if the member joins.
+
+    Returns:
+        Whether the subscription has changed; or an error.
+    """
+    turn, group = change.turn, change.group
     if stated != before.stated or member_id not in group.members:
         change.state(member_id, stated)
     member = group.members[member_id]
     if before.replaced is not None:
         sessions.end(turn, group, before.replaced)
-    if not event.member_epoch:
-        member.heard_on(event.client.connection)
+    if joined is not None:
+        member.heard_on(joined.connection)
         member.is_fenced = False
         notices.member_joined(turn, group, member, before.is_new, before.replaced)
     elif member.topics != frozenset(before.stated.subscribed_topics):
@@ -287,12 +305,32 @@ def _advance(
         cause = "static_member_replaced"
     elif before.is_new:
         cause = "member_joined"
-    changed = subscribe(change, member, before.stated, Cause(cause, member.identity))
-    if isinstance(changed, Refusal):
-        return changed
+    return subscribe(change, member, before.stated, Cause(cause, member.identity))
+
+
+def advance(
+    change: Change,
+    member_id: str,
+    before: Before,
+    owned: OwnedPartitions | None,
+    *,
+    has_other_topics: bool,
+) -> Refusal | None:
+    """Computes the target assignment if it is due, and takes the member's step to it.
+
+    Args:
+        change: the change.
+        member_id: the member.
+        before: the member as it was.
+        owned: the partitions that it owns; None: as in its last heartbeat.
+        has_other_topics: whether its subscription has changed.
+    """
+    turn, group = change.turn, change.group
     if target.is_due(turn, group):
-        target.compute(change, member_id, is_new=before.is_new)
-    return reconcile.reconcile(change, member, event.owned, has_other_topics=changed)
+        old = None if before.replaced is None else before.replaced.member_id
+        target.compute(change, member_id, is_new=before.is_new, replaced=old)
+    member = group.members[member_id]
+    return reconcile.reconcile(change, member, owned, has_other_topics=has_other_topics)
 
 
 def _is_full(event: ConsumerHeartbeat) -> bool:

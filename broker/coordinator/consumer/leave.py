@@ -84,7 +84,13 @@ def remove(
     members: Sequence[Member],
     cause: Cause,
 ) -> None:
-    """Removes members, and starts a new group epoch."""
+    """Removes members, and starts a new group epoch.
+
+    If they are the last of the consumer protocol, the group may become a classic one.
+    """
+    downgrade = group.downgrade
+    if downgrade is not None and downgrade(turn, group, members, cause):
+        return
     change = Change(turn, groups, group)
     patterns = [member.regex for member in members if member.regex is not None]
     for member in members:

@@ -66,6 +66,9 @@ class Member:
         deadline: when its session ends, unless it shows a sign of life.
         armed: when the session's timer fires next, at or before `deadline`; infinity
             without a timer.
+        rejoin_by: when a classic member is removed unless it has joined again; None if
+            it need not.
+        sync_by: when a classic member is removed unless it has synced; likewise.
         revoke_by: when it is removed unless it has given up its partitions, in seconds
             since the epoch; None if it has none to give up.
     """
@@ -80,11 +83,13 @@ class Member:
         "is_fenced",
         "is_muted",
         "member_id",
+        "rejoin_by",
         "revoke_by",
         "revoking",
         "session_key",
         "session_timeout",
         "stated",
+        "sync_by",
         "topics",
     )
 
@@ -104,6 +109,8 @@ class Member:
         self.deadline = NEVER
         self.armed = NEVER
         self.revoke_by: float | None = None
+        self.rejoin_by: float | None = None
+        self.sync_by: float | None = None
         self._identity: Who | None = None
 
     # -- durable state

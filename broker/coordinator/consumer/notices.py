@@ -22,7 +22,7 @@ from kohort.broker.coordinator.consumer import configs, sessions
 from kohort.broker.coordinator.consumer.cause import Cause, Refusal
 from kohort.broker.coordinator.consumer.group import ConsumerGroup, by_topic
 from kohort.broker.coordinator.consumer.member import Member
-from kohort.broker.coordinator.events import ConsumerHeartbeat
+from kohort.broker.coordinator.events import ConsumerHeartbeat, Heartbeat, Join
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.notices import add
 from kohort.broker.coordinator.state import GroupState
@@ -91,7 +91,7 @@ _FENCED = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
 def refused(
-    turn: Turn, group: Group | None, event: ConsumerHeartbeat, refusal: Refusal
+    turn: Turn, group: Group | None, event: ConsumerHeartbeat | Join, refusal: Refusal
 ) -> None:
     """A heartbeat was refused; its group need not exist."""
     if not turn.listening:
@@ -134,7 +134,7 @@ def member_kicked(turn: Turn, group: ConsumerGroup, member: Member, cause: str) 
 
 
 def heartbeat(
-    turn: Turn, group: Group | None, event: ConsumerHeartbeat, code: int
+    turn: Turn, group: Group | None, event: ConsumerHeartbeat | Heartbeat, code: int
 ) -> None:
     """A heartbeat was answered with an error code."""
     if turn.listening:
@@ -217,14 +217,14 @@ def reconciled(turn: Turn, group: ConsumerGroup, member: Member, before: Held) -
         return
     after = frozenset(member.holds())
     target = by_topic(group.targets.get(member.member_id, ()))
-    missing = {
+    awaited = {
         (topic_id, partition)
         for topic_id, partitions in target.items()
         for partition in partitions
         if partition not in member.assigned.get(topic_id, ())
     }
     holders = {
-        group.owners.get(topic_id, {}).get(partition) for topic_id, partition in missing
+        group.owners.get(topic_id, {}).get(partition) for topic_id, partition in awaited
     }
     holders -= {None, member.member_id}
     revoking = [(topic, each) for topic, ids in member.revoking.items() for each in ids]
@@ -235,12 +235,12 @@ def reconciled(turn: Turn, group: ConsumerGroup, member: Member, before: Held) -
         "member_reconciled",
         group,
         member.identity,
-        len(revoking) + len(missing),
+        len(revoking) + len(awaited),
         cause=member.state.name.lower(),
         member_epoch=member.epoch,
         target_epoch=group.assignment_epoch,
         revoking=_named(group, revoking),
-        missing=_named(group, missing),
+        awaited=_named(group, awaited),
         holders=sorted(each for each in holders if each is not None),
     )
 

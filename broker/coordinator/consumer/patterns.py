@@ -37,14 +37,25 @@ def validate(pattern: str) -> Refusal | None:
     return None
 
 
-def schedule(turn: Turn, group: ConsumerGroup, *, is_new: bool) -> None:
-    """Has the group's patterns resolved after this turn, if that is necessary."""
+def resolved_ms(group: ConsumerGroup) -> float:
+    """The time when the patterns were last resolved, in ms since the epoch."""
+    for pattern in group.patterns.values():
+        return pattern.time_ms
+    return float("-inf")
+
+
+def schedule(turn: Turn, group: ConsumerGroup, last_ms: float, *, is_new: bool) -> None:
+    """Has the group's patterns resolved after this turn, if that is necessary.
+
+    Args:
+        turn: that of a heartbeat.
+        group: the group.
+        last_ms: `resolved_ms` before the heartbeat, which may have given up a pattern.
+        is_new: whether the member has a new pattern.
+    """
     if not group.subscribers or group.resolves_at is not None:
         return
     now_ms = int(turn.now * 1000)
-    last_ms: float = float("-inf")
-    if group.patterns:
-        last_ms = next(iter(group.patterns.values())).time_ms
     if now_ms <= last_ms + _PAUSE_MS:
         return
     interval_ms = turn.settings.consumer_regex_refresh_interval_ms

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kohort.broker.coordinator.appends import GroupChange
-from kohort.broker.coordinator.consumer import notices, sessions
+from kohort.broker.coordinator.consumer import configs, notices, sessions
 from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.member import MemberState
 from kohort.broker.coordinator.consumer.reconcile import time_revocation
+from kohort.broker.coordinator.consumer.surroundings import Surroundings
 from kohort.broker.coordinator.effects import (
     ConsumerMemberRecord,
     ConsumerRecord,
 )
-from kohort.broker.coordinator.topics import TopicsImage
 from kohort.broker.coordinator.turn import Turn
 
 
@@ -22,7 +22,7 @@ def restore(
     group_id: str,
     records: Sequence[ConsumerRecord],
     *,
-    topics: TopicsImage,
+    around: Surroundings,
 ) -> ConsumerGroup:
     """Makes a group from its records; every member's timers start now.
 
@@ -30,16 +30,18 @@ def restore(
         turn: collects the effects.
         group_id: its id.
         records: the latest of each kind and name, in the order of the log.
-        topics: the cluster's topics.
+        around: the surroundings of the room.
     """
-    group = ConsumerGroup(group_id, topics, turn.settings.consumer_assignors[0])
+    group = around.new_group(turn, group_id)
     for record in records:
         group.replay(record)
     group.previous_state = group.state
     group.protocol_name = group.assignor()
     notices.group_loaded(turn, group)
+    timeout_ms = configs.session_timeout_ms(turn.settings, group_id)
     for member in group.members.values():
-        sessions.keep_alive(turn, group, member)
+        # Also for members of the classic protocol, as in Kafka.
+        sessions.restart(turn, member, timeout_ms)
         time_revocation(turn, group, member)
     for member_id in [*turn.lasting.muted.get(group_id, ())]:
         # Its session begins with the load; after that it is not heard.

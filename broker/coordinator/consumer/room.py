@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from kohort.broker.coordinator.consumer import (
@@ -15,6 +14,7 @@ from kohort.broker.coordinator.consumer import (
     subscription,
 )
 from kohort.broker.coordinator.consumer.group import ConsumerGroup
+from kohort.broker.coordinator.consumer.surroundings import Surroundings
 from kohort.broker.coordinator.effects import ConsumerGroupRecord
 from kohort.broker.coordinator.events import (
     ConsumerHeartbeat,
@@ -34,17 +34,13 @@ from kohort.broker.coordinator.events import (
     Unmute,
 )
 from kohort.broker.coordinator.room import Room, ShortWay
-from kohort.broker.coordinator.topics import TopicsImage
 
 
-def consumer_room(
-    new_member_id: Callable[[str], str], topics: TopicsImage, *, heartbeats: bool
-) -> Room:
+def consumer_room(around: Surroundings, *, heartbeats: bool) -> Room:
     """Returns the room of the consumer protocol.
 
     Args:
-        new_member_id: makes a unique id from a client id.
-        topics: the topics of the cluster.
+        around: its surroundings.
         heartbeats: whether heartbeats make notices, too.
     """
     short_ways: dict[type, ShortWay] = {}
@@ -55,8 +51,7 @@ def consumer_room(
         changes={
             ConsumerHeartbeat: partial(
                 heartbeat.heartbeat,
-                new_member_id=new_member_id,
-                topics=topics,
+                around=around,
                 is_noticed=heartbeats,
             ),
             TopicsChanged: subscription.topics_changed,
@@ -81,7 +76,7 @@ def consumer_room(
             "regex": patterns.resolve_due,
         },
         completions={},
-        records={ConsumerGroupRecord: partial(restore.restore, topics=topics)},
+        records={ConsumerGroupRecord: partial(restore.restore, around=around)},
         waiting=lambda _: (),
         undone=restore.undone,
     )

@@ -11,11 +11,20 @@ from kohort.broker.coordinator.turn import Turn
 def keep_alive(turn: Turn, group: ConsumerGroup, member: Member) -> None:
     """Restarts a member's session, unless it is muted.
 
-    The armed timer may fire early; it is replaced only if it would fire late.
+    A member that uses the classic protocol has its own timeout. The armed timer may
+    fire early; it is replaced only if it would fire late.
     """
+    classic = member.says.classic
+    timeout_ms = configs.session_timeout_ms(turn.settings, group.group_id)
+    if classic is not None:
+        timeout_ms = classic[0]
+    restart(turn, member, timeout_ms)
+
+
+def restart(turn: Turn, member: Member, timeout_ms: int) -> None:
+    """Restarts a member's session with a timeout, unless it is muted."""
     if member.is_muted:
         return
-    timeout_ms = configs.session_timeout_ms(turn.settings, group.group_id)
     member.session_timeout = timeout_ms / 1000
     member.deadline = turn.now + member.session_timeout
     if member.deadline < member.armed:
@@ -43,6 +52,41 @@ def end(turn: Turn, group: ConsumerGroup, member: Member) -> None:
     if member.revoke_by is not None:
         member.revoke_by = None
         turn.disarm(("revoke", group.group_id, member.member_id))
+    has_rejoined(turn, group, member)
+    has_synced(turn, group, member)
+
+
+# -- classic members in a group that migrates
+
+
+def wait_for_rejoin(turn: Turn, group: ConsumerGroup, member: Member) -> None:
+    """Gives a member its rebalance timeout to join again, if it has none yet."""
+    if member.rejoin_by is None:
+        member.rejoin_by = turn.now + member.says.rebalance_timeout_ms / 1000
+        turn.arm(("join", group.group_id, member.member_id), member.rejoin_by)
+
+
+def has_rejoined(turn: Turn, group: ConsumerGroup, member: Member) -> None:
+    """Notes that a member need not join again."""
+    if member.rejoin_by is not None:
+        member.rejoin_by = None
+        turn.disarm(("join", group.group_id, member.member_id))
+
+
+def wait_for_sync(turn: Turn, group: ConsumerGroup, member: Member) -> None:
+    """Gives a member that has joined its rebalance timeout to sync."""
+    member.sync_by = turn.now + member.says.rebalance_timeout_ms / 1000
+    turn.arm(("sync", group.group_id, member.member_id), member.sync_by)
+
+
+def has_synced(turn: Turn, group: ConsumerGroup, member: Member) -> None:
+    """Notes that a member need not sync."""
+    if member.sync_by is not None:
+        member.sync_by = None
+        turn.disarm(("sync", group.group_id, member.member_id))
+
+
+# -- the end of a session, and of its end
 
 
 def resume(turn: Turn, group: ConsumerGroup) -> None:

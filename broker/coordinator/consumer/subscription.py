@@ -58,6 +58,7 @@ def subscribe(
     """
     group = change.group
     old, new = before.subscribed_regex or None, member.regex
+    last_ms = patterns.resolved_ms(group)
     names_changed = member.topics != frozenset(before.subscribed_topics)
     bumps = names_changed
     if new != old:
@@ -70,7 +71,8 @@ def subscribe(
                 return refusal
         elif new in group.patterns:
             bumps = True
-    patterns.schedule(change.turn, group, is_new=new != old and new is not None)
+    is_new = new != old and new is not None
+    patterns.schedule(change.turn, group, last_ms, is_new=is_new)
     if bumps:
         change.bump(cause)
     elif group.is_stale:

@@ -35,19 +35,22 @@ def is_due(turn: Turn, group: ConsumerGroup) -> bool:
     return int(turn.now * 1000) >= group.assigned_ms + interval_ms
 
 
-def compute(change: Change, member_id: str, *, is_new: bool) -> None:
+def compute(
+    change: Change, member_id: str, *, is_new: bool, replaced: str | None = None
+) -> None:
     """Computes the target assignment of the group epoch, and writes what has changed.
 
     Args:
         change: the change of a heartbeat.
         member_id: its member.
         is_new: whether the member has come with this heartbeat.
+        replaced: the static member whose place it took.
     """
     turn, group = change.turn, change.group
     assignor = group.assignor()
     specs: dict[str, MemberSpec] = {}
     topics: dict[bytes, TopicImage] = {}
-    for each in _in_order(group, member_id, is_new=is_new):
+    for each in _in_order(change, member_id, is_new=is_new, replaced=replaced):
         member = group.members[each]
         images = group.images(member)
         topics.update((image.topic_id, image) for image in images)
@@ -71,7 +74,12 @@ def compute(change: Change, member_id: str, *, is_new: bool) -> None:
     notices.target_computed(turn, group)
 
 
-def _in_order(group: ConsumerGroup, member_id: str, *, is_new: bool) -> Sequence[str]:
-    known = [each for each in group.members if not is_new or each != member_id]
-    most = group.most_members - is_new
-    return meeting_order(known, most, updated=member_id)
+def _in_order(
+    change: Change, member_id: str, *, is_new: bool, replaced: str | None
+) -> Sequence[str]:
+    members = change.group.members
+    known = [each for each in members if not is_new or each != member_id]
+    if replaced is not None and replaced not in members:
+        known.append(replaced)
+    most = change.most_members
+    return meeting_order(known, most, updated=member_id, replaced=replaced)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kohort.broker.coordinator.consumer.cause import Refusal
+from kohort.broker.coordinator.consumer.changes import Change
 from kohort.broker.coordinator.consumer.member import AWAY, Member
-from kohort.broker.coordinator.events import ConsumerHeartbeat
+from kohort.broker.coordinator.events import ConsumerHeartbeat, Join
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.protocol.errors import ErrorCode
 
@@ -22,6 +23,17 @@ def check(settings: GroupSettings, event: ConsumerHeartbeat) -> Refusal | None:
         )
         return Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
     return None
+
+
+def check_room(change: Change, member_id: str) -> Refusal | None:
+    """Checks that a group has room for a member, unless it is one already."""
+    turn, group = change.turn, change.group
+    limits = turn.lasting.max_sizes
+    limit = limits.get(group.group_id, turn.settings.consumer_max_size)
+    if len(group.members) < limit or member_id in group.members:
+        return None
+    message = f"The consumer group has reached its maximum capacity of {limit} members."
+    return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
 def _invalid(event: ConsumerHeartbeat) -> str | None:
@@ -56,7 +68,9 @@ def _invalid_join(event: ConsumerHeartbeat) -> str | None:
     return None
 
 
-def check_static(member: Member | None, event: ConsumerHeartbeat) -> Refusal | None:
+def check_static(
+    member: Member | None, event: ConsumerHeartbeat | Join
+) -> Refusal | None:
     """Checks that the sender is the present member with its instance id."""
     instance_id = event.group_instance_id
     if member is None:

@@ -232,8 +232,7 @@ def reconciled(group: GroupAccounts, event: Event) -> None:
     _read(group, member_id)
     if last is not None and not last.has_ended:
         state = str(event.get("cause"))
-        missing = partitions(event["missing"])
-        count = len(revoking) or len(missing)
+        count = len(revoking) or len(partitions(event["awaited"]))
         last.steps.take(member_id, state, group.now, count, event["holders"])
 
 

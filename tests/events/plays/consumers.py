@@ -6,7 +6,12 @@ from tests.coordinator.consumer.member import Consumer
 from tests.coordinator.context import Context
 from tests.events.plays.scene import Facts, Plays, S, part
 
-from kohort.broker.coordinator.events import TopicsChanged
+from kohort.broker.coordinator.events import (
+    Fence,
+    HoldReconciliation,
+    ReleaseReconciliation,
+    TopicsChanged,
+)
 
 PLAYS = Plays()
 play = PLAYS.play
@@ -32,7 +37,7 @@ def _(c: Context) -> Facts:
         "member_epoch": 3,
         "target_epoch": 3,
         "revoking": [],
-        "missing": part(1),
+        "awaited": part(1),
         "holders": [a.member_id],
     }
 
@@ -46,7 +51,7 @@ def _(c: Context) -> Facts:
         "member_epoch": 2,
         "target_epoch": 3,
         "revoking": part(1),
-        "missing": [],
+        "awaited": [],
         "holders": [],
     }
 
@@ -57,7 +62,29 @@ def _(c: Context) -> Facts:
     a.beat()
     a.settle()
     b.beat()
-    return {"member_id": b.member_id, "missing": [], "holders": []}
+    return {"member_id": b.member_id, "awaited": [], "holders": []}
+
+
+@play("commanded", "fence")
+def _(c: Context) -> Facts:
+    a, _ = _waiting(c)
+    c.command(Fence, a.member_id)
+    return {"member_id": a.member_id, "generation": 3, "reason": None}
+
+
+@play("commanded", "hold_reconciliation")
+def _(c: Context) -> Facts:
+    a, _ = _waiting(c)
+    c.command(HoldReconciliation, a.member_id)
+    return {"member_id": a.member_id, "held_in": None}
+
+
+@play("commanded", "release_reconciliation")
+def _(c: Context) -> Facts:
+    a, _ = _waiting(c)
+    c.command(HoldReconciliation, a.member_id)
+    c.command(ReleaseReconciliation, a.member_id)
+    return {"member_id": a.member_id, "held_in": None}
 
 
 @play("member_kicked", "did_not_revoke_in_time")

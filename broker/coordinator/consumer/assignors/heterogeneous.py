@@ -17,7 +17,6 @@ from kohort.broker.coordinator.consumer.assignors.members import (
     Assignments,
     Members,
     Topics,
-    ordered_members,
 )
 from kohort.broker.coordinator.consumer.assignors.partitions import (
     MemberPartitions,
@@ -42,7 +41,7 @@ def _signed_order(topic_id: bytes) -> tuple[int, int]:
 
 class _Assignment:
     def __init__(self, members: Members, topics: Topics) -> None:
-        self._order = ordered_members(members)
+        self._order = list(members)
         self._specs = [members[member_id] for member_id in self._order]
         self._subscribers: dict[bytes, list[int]] = {}
         for index, spec in enumerate(self._specs):

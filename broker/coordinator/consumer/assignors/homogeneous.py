@@ -15,7 +15,6 @@ from kohort.broker.coordinator.consumer.assignors.members import (
     MemberSpec,
     Topics,
     ordered_ids,
-    ordered_members,
 )
 from kohort.broker.coordinator.consumer.assignors.partitions import (
     MemberPartitions,
@@ -27,7 +26,7 @@ from kohort.broker.coordinator.consumer.assignors.partitions import (
 
 def assign(members: Members, topics: Topics) -> Assignments:
     """Returns the partitions of each member."""
-    order = ordered_members(members)
+    order = list(members)
     subscribed = ordered_ids(members[order[0]], topics)
     return _Assignment(members, topics, order, subscribed).built()
 

@@ -47,10 +47,10 @@ class MemberSpec:
 
 
 Members = Mapping[str, MemberSpec]
-"""By member id, in the order in which Kafka puts them in a HashMap (`meeting_order`)."""
+"""By member id, in the order of `meeting_order`."""
 Assignments = dict[str, dict[bytes, Sequence[int]]]
-"""For each member, its partitions by topic id. All three are in the order in which Kafka
-iterates over them, which is that of its records."""
+"""Each member's partitions by topic id. Members, topics and partitions are in the order
+of Kafka's records."""
 
 Assign = Callable[..., Assignments]
 """An assignor: ``assign(members, topics, *, homogeneous)``."""
@@ -59,7 +59,10 @@ Assign = Callable[..., Assignments]
 def meeting_order(
     members: Iterable[str], most: int, *, updated: str, replaced: str | None = None
 ) -> list[str]:
-    """Orders members as Kafka gives them to an assignor.
+    """Orders members as Kafka's assignors go through them.
+
+    Kafka copies the group's members from a TimelineHashMap to a HashMap, adds the one
+    whose heartbeat asks for the assignment, and removes the one in whose place it is.
 
     Args:
         members: the members of the group, in the order in which they came.
@@ -68,15 +71,17 @@ def meeting_order(
         replaced: the static member in whose place it is.
     """
     order = dict.fromkeys(in_timeline(members, most))
-    order[updated] = None
+    largest = len(order)
+    changed = [updated]
     if replaced is not None and replaced != updated:
-        order.pop(replaced, None)
-    return list(order)
-
-
-def ordered_members(members: Members) -> list[str]:
-    """The members in the order in which assignors go through them."""
-    return in_buckets(members, spread, buckets_for(len(members)))
+        changed.append(replaced)
+    for member_id in in_buckets(changed, spread, buckets_for(len(changed))):
+        if member_id == updated:
+            order[member_id] = None
+        else:
+            order.pop(member_id, None)
+        largest = max(largest, len(order))
+    return in_buckets(order, spread, buckets_for(largest))
 
 
 def ordered_topics(spec: MemberSpec, topics: Topics) -> list[bytes]:

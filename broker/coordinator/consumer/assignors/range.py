@@ -7,12 +7,13 @@ and the same members.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kohort.broker.coordinator.consumer.assignors.members import (
     Assignments,
     Members,
     MemberSpec,
     Topics,
-    ordered_members,
     ordered_topics,
 )
 from kohort.broker.runtime.java_hash import (
@@ -44,7 +45,7 @@ def assign(members: Members, topics: Topics, *, homogeneous: bool) -> Assignment
         for member_id in order:
             for topic_id in members[member_id].topics:
                 subscribers.setdefault(topic_id, []).append(member_id)
-    ranges: dict[str, dict[bytes, range]] = {member_id: {} for member_id in order}
+    ranges: Assignments = {member_id: {} for member_id in order}
     for topic_id, found in subscribers.items():
         quota, extra = divmod(len(topics[topic_id].racks), len(found))
         start = 0
@@ -52,10 +53,10 @@ def assign(members: Members, topics: Topics, *, homogeneous: bool) -> Assignment
             end = start + quota + (index < extra)
             ranges[member_id][topic_id] = range(start, end)
             start = end
-    first = members[order[0]] if homogeneous else None
+    met = ordered_topics(members[order[0]], topics) if homogeneous else None
     return {
-        member_id: _ordered(first or members[member_id], ranges[member_id], topics)
-        for member_id in ordered_members(members)
+        member_id: _ordered(members[member_id], ranges[member_id], topics, met)
+        for member_id in members
     }
 
 
@@ -67,14 +68,24 @@ def _place(member_id: str, spec: MemberSpec) -> tuple[bool, bytes]:
 
 
 def _ordered(
-    spec: MemberSpec, ranges: dict[bytes, range], topics: Topics
-) -> dict[bytes, range]:
-    """The ranges in the order of a HashMap for all topics of a member."""
+    spec: MemberSpec,
+    ranges: dict[bytes, Sequence[int]],
+    topics: Topics,
+    met: list[bytes] | None,
+) -> dict[bytes, Sequence[int]]:
+    """The ranges of a member in the order of a HashMap for all its topics.
+
+    `met` has the topics of all members, if they are the same and exist.
+    """
     if len(ranges) < 2:
         return ranges
-    met = [topic_id for topic_id in ordered_topics(spec, topics) if topic_id in ranges]
-    buckets = buckets_of(capacity_for(spec.names()))
+    capacity = capacity_for(spec.names() if met is None else len(met))
+    found = ordered_topics(spec, topics) if met is None else met
     return {
         topic_id: ranges[topic_id]
-        for topic_id in in_buckets(met, spread_topic_id, buckets)
+        for topic_id in in_buckets(
+            (each for each in found if each in ranges),
+            spread_topic_id,
+            buckets_of(capacity),
+        )
     }
