@@ -17,7 +17,7 @@ def show_group(found: dict[str, Any]) -> None:
     facts = {
         "state": found["state"],
         "held in": found["held"],
-        "generation": found["generation"],
+        **_epoch(found),
         "coordinator": f"node {found['coordinator']}",
         "assignor": found["protocol"],
         "max size": found["max_size"],
@@ -49,6 +49,13 @@ def show_group(found: dict[str, Any]) -> None:
     show(*parts)
 
 
+def _epoch(found: dict[str, Any]) -> dict[str, Any]:
+    if found["assignment_epoch"] is None:
+        return {"generation": found["generation"]}
+    target = f"assignment of epoch {found['assignment_epoch']}"
+    return {"protocol": "consumer", "group epoch": f"{found['generation']} ({target})"}
+
+
 def _now(member: dict[str, Any], leader: str | None) -> str | None:
     """The member's current roles."""
     parts = [
@@ -56,6 +63,8 @@ def _now(member: dict[str, Any], leader: str | None) -> str | None:
         "pending" if member["is_pending"] else "",
         "muted" if member["is_muted"] else "",
         f"waits for {member['waits_for']}" if member["waits_for"] else "",
+        "" if member["epoch"] is None else f"epoch {member['epoch']}",
+        (member["step"] or "").replace("_", " "),
     ]
     return ", ".join(filter(None, parts)) or None
 

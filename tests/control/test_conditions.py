@@ -9,11 +9,11 @@ import pytest
 from tests.control.members import AT_ONCE, TOPIC, Member, produce, stable
 from tests.wire.client import connected, connections
 
-from kohort.protocol.consumer import assigned_partitions
 from kohort.broker.server import Broker
 from kohort.control import conditions, group_views
 from kohort.control.conditions import BrokerStoppedError, ConditionTimeout
 from kohort.control.group import Group
+from kohort.protocol.consumer import assigned_partitions
 
 
 @pytest.fixture

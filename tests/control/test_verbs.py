@@ -150,7 +150,8 @@ async def test_commands_and_operations(
     names = dict(zip(verbs.names, things, strict=True))
     path = [each.format(**names) for each in verbs.path.split("/")]
     for call in given(verb):
-        line = [command, verb.name, *things, *words(verb, call)]
+        name = verb.name.replace("_", "-")
+        line = [command, name, *things, *words(verb, call)]
         sentence = shell.done(*line)
         assert all(thing in sentence for thing in things)
         assert json.loads(shell.done(*line, "--json")) == ANSWER

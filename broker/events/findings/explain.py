@@ -282,8 +282,12 @@ def _steps(rebalance: Account, names: Names) -> list[str]:
         took = duration(row.duration_ns)
         name, size = names.of(row.member_id), many(row.count, "partition")
         whose = f" of {names.list(row.holders)}" if row.holders else ""
+        is_open = rebalance.outcome is Outcome.UNDER_WAY and row.ended_by == UNSEEN
         if what == "wait":
-            told.append(f"{most}{name} waited {took} for {size}{whose}")
+            verb = "has waited" if is_open else "waited"
+            told.append(f"{most}{name} {verb} {took} for {size}{whose}")
+        elif is_open:
+            told.append(f"{most}{name} has had {took} to give up {size}")
         elif row.ended_by == "done":
             told.append(f"{most}{name} gave up {size} within {took}")
         else:
