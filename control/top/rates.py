@@ -133,7 +133,7 @@ def frame(before: Snapshot | None, now: Snapshot) -> Frame:
 
 
 def _interest(row: GroupRow) -> tuple[object, ...]:
-    is_busy = row.state in {"PreparingRebalance", "CompletingRebalance"}
+    is_busy = row.state not in {"Stable", "Empty", None}
     return (
         not is_busy,
         -row.new_rebalances,

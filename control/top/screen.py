@@ -17,6 +17,8 @@ STATE_STYLES = {
     "Empty": "dim",
     "PreparingRebalance": "bold yellow",
     "CompletingRebalance": "yellow",
+    "Assigning": "yellow",
+    "Reconciling": "yellow",
 }
 FIXED_LINES = 9
 """Lines about the broker, two headings, "and N more", and the lines between."""

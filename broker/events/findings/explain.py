@@ -284,8 +284,8 @@ def _steps(rebalance: Account, names: Names) -> list[str]:
         whose = f" of {names.list(row.holders)}" if row.holders else ""
         is_open = rebalance.outcome is Outcome.UNDER_WAY and row.ended_by == UNSEEN
         if what == "wait":
-            verb = "has waited" if is_open else "waited"
-            told.append(f"{most}{name} {verb} {took} for {size}{whose}")
+            waits = "has waited" if is_open else "waited"
+            told.append(f"{most}{name} {waits} {took} for {size}{whose}")
         elif is_open:
             told.append(f"{most}{name} has had {took} to give up {size}")
         elif row.ended_by == "done":

@@ -14,6 +14,7 @@ function explainRebalance(panel, each) {
     explainDuration(each, account),
     explainUnread(panel, each, account),
     explainWaits(panel, each, account),
+    explainSteps(each, account),
     explainLeader(group, account),
     explainMembers(group, account),
     explainPartitions(group, account),
@@ -57,10 +58,20 @@ function explainInWords(panel, group, isEvidence, rebalance = null) {
   return told;
 }
 
-function explainUnderWay({ joined, end }) {
+function explainUnderWay({ joined, end, group }) {
   if (end !== null) return [heading("Duration"), paragraph("The account of this rebalance is missing from the events.")];
-  const text = joined === null ? "In progress: members are still joining." : "In progress: the leader has not sent the assignment yet.";
+  const late = (...states) => few(group.lanes.filter((lane) => states.includes(lane.state)).map((lane) => lane.name), 5);
+  const text = group.isConsumer ? underWay(joined, late(JOINING), late(WAITING)) :
+    joined !== null ? "In progress: the leader has not sent the assignment yet." :
+    `In progress: members are still joining.${late(JOINING) ? ` The group waits for ${late(JOINING)}.` : ""}`;
   return [heading("Duration"), paragraph(text)];
+}
+
+/** The way of a consumer group to its target assignment. */
+function underWay(computed, revoking, waiting) {
+  if (computed === null) return "In progress: the target assignment is not computed yet.";
+  const parts = [revoking && `${revoking} has partitions to give up`, waiting && `${waiting} waits for partitions of others`];
+  return `In progress: members move to the target assignment.${parts.filter(Boolean).map((part) => ` ${capital(part)}.`).join("")}`;
 }
 
 function explainDuration({ group }, account) {
@@ -68,11 +79,14 @@ function explainDuration({ group }, account) {
   const bar = make("div", { class: "phases", "aria-hidden": "true" }, make("span", { class: "joined" }), make("span", { class: "synced" }));
   bar.children[0].style.flexGrow = String(Math.max(join / 1e6, 0.001));
   bar.children[1].style.flexGrow = String(sync / 1e6);
-  const phases = account.joined_ns === null
+  const isConsumer = account.group_type === "consumer";
+  const phases = isConsumer
+    ? `Target assignment after ${duration(join / 1e6)}, all members had it after ${duration(account.duration_ns / 1e6)}.`
+    : account.joined_ns === null
     ? `The join phase had taken ${duration(join / 1e6)}.`
     : `Join phase ${duration(join / 1e6)}, sync phase ${duration(sync / 1e6)}, ${duration(account.duration_ns / 1e6)} in total.`;
   const joinEnd = entry(WORDS.causes.join_completed, account.join_ended_by) ?? plain(account.join_ended_by);
-  const end = account.join_ended_by ? ` The join phase ended: ${joinEnd}.` : "";
+  const end = account.join_ended_by && !isConsumer ? ` The join phase ended: ${joinEnd}.` : "";
   const pieceEnd = (piece) => (piece.member_id ? `${group.nameOf(piece.member_id)} (${plain(piece.ended_by)})` : plain(piece.ended_by));
   const missing = (piece) => (piece.missing.length ? `; missing: ${few(piece.missing.map((id) => group.nameOf(id)), 3)}` : "");
   const tookOf = (piece) => piece.until_ns - piece.since_ns;
@@ -101,6 +115,21 @@ function explainUnread(panel, { group }, account) {
       make("span", { title: meaning("unread_causes", row.cause) }, `${group.nameOf(row.member_id)} (${plain(row.cause)})`),
       row.reader ? group.nameOf(row.reader) : "\u2013",
     ], "more row"),
+  ];
+}
+
+/** The steps of the members of a consumer group. */
+function explainSteps({ group }, account) {
+  const rows = [...(account.steps ?? [])].sort((a, b) => b.until_ns - b.since_ns - (a.until_ns - a.since_ns));
+  if (!rows.length) return null;
+  return [
+    heading("Reconciliation"),
+    tableOf(["Member", "Step", "Took", "Partitions of"], rows, (row) => [
+      group.nameOf(row.member_id),
+      make("span", { title: meaning("steps", row.what) }, `${row.what === "revoke" ? "gave up" : "waited for"} ${count(row.count, "partition")}`),
+      duration((row.until_ns - row.since_ns) / 1e6),
+      few(row.holders.map((id) => group.nameOf(id)), 3) || "\u2013",
+    ], "more step"),
   ];
 }
 

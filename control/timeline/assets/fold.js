@@ -198,7 +198,9 @@ const FOLDS = {
     lane.pending = false;
     lane.heard = at;
     lane.sessionMs = event.session_timeout_ms ?? null;
-    if (event.cause === "repeated") {
+    if (event.group_type === "consumer") {
+      if (lane.state === GONE) lane.go(at, SYNCING); // its first partitions come with the answer
+    } else if (event.cause === "repeated") {
       if (group.state === "CompletingRebalance") lane.go(at, SYNCING);
       else if (lane.state === GONE) lane.go(at, group.state === "Stable" ? STABLE : WAITING);
     } else lane.go(at, WAITING);
@@ -237,12 +239,20 @@ const FOLDS = {
     if (event.cause === "hold" && !held) group.holds.push({ at, end: null });
     if (event.cause === "release" && held) held.end = at;
   },
-  group_state(model, group, event) {
+  group_state(model, group, event, at) {
     group.state = event.state;
+    if (group.isConsumer && (event.state === "Stable" || event.state === "Empty")) closeRebalance(group, at);
+  },
+  member_reconciled(model, group, event, at) {
+    const states = { unrevoked_partitions: JOINING, unreleased_partitions: WAITING, stable: STABLE };
+    const lane = model.lane(group, event.member_id, at, event);
+    lane.heard = at;
+    lane.go(at, event.member_epoch < 0 ? SILENT : states[event.cause] ?? STABLE);
   },
   rebalance_started(model, group, event, at) {
     closeRebalance(group, at);
-    group.state = "PreparingRebalance";
+    group.isConsumer = event.group_type === "consumer";
+    group.state = group.isConsumer ? "Assigning" : "PreparingRebalance";
     for (const id of event.members ?? []) {
       const lane = model.lane(group, id, at, event);
       const isBack = event.cause === "static_member_replaced" && id === event.member_id;
@@ -253,14 +263,15 @@ const FOLDS = {
     addRebalance(model, group, event, at);
   },
   join_completed(model, group, event, at) {
-    group.state = event.members?.length ? "CompletingRebalance" : "Empty";
+    const isConsumer = event.cause === "target_due";
+    group.state = !event.members?.length ? "Empty" : isConsumer ? "Reconciling" : "CompletingRebalance";
     group.leader = event.leader ?? null;
     const members = new Set(event.members);
     for (const lane of group.lanes) if (!lane.pending && !members.has(lane.memberId)) lane.go(at, GONE);
     for (const id of members) {
       const lane = model.lane(group, id, at, event);
       lane.pending = false;
-      lane.go(at, SYNCING);
+      if (!isConsumer) lane.go(at, SYNCING);
     }
     beginGeneration(group, at, event.generation, members.size);
     const { current } = group;
@@ -270,6 +281,7 @@ const FOLDS = {
     if (!event.members?.length) closeRebalance(group, at);
   },
   assignment_made(model, group, event, at) {
+    if (!event.leader) return; // of a consumer group: its members have to get there
     group.state = "Stable";
     closeRebalance(group, at);
   },
@@ -296,7 +308,7 @@ const FOLDS = {
   group_loaded(model, group, event, at) {
     group.state = event.state;
     group.leader = event.leader ?? null;
-    const state = { Stable: STABLE, PreparingRebalance: JOINING, CompletingRebalance: SYNCING }[event.state] ?? GONE;
+    const state = { Stable: STABLE, PreparingRebalance: JOINING, CompletingRebalance: SYNCING, Assigning: STABLE, Reconciling: STABLE }[event.state] ?? GONE;
     const members = new Set(event.members ?? []);
     for (const lane of group.lanes) if (!members.has(lane.memberId)) lane.go(at, GONE);
     for (const id of members) model.lane(group, id, at, event).go(at, state);

@@ -128,6 +128,7 @@ class Group {
     this.node = null; // that coordinates it
     this.last = 0; // when its last event was
     this.state = null;
+    this.isConsumer = false; // of KIP-848, by its last rebalance
     this.generation = null;
     this.leader = null;
     this.lanes = [];

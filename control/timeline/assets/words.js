@@ -7,9 +7,9 @@ const [GONE, JOINING, WAITING, SYNCING, STABLE, SILENT] = STATES.keys();
 
 const STATE_SAYS = {
   gone: "It is not in the group.",
-  joining: "The group is rebalancing and waits for this member's JoinGroup.",
-  waiting: "It has joined and waits for the answer: other members have not joined yet.",
-  syncing: "The join phase is over; the member has no assignment yet.",
+  joining: "The group is rebalancing and waits for this member's JoinGroup; in a consumer group, the member has to give up partitions.",
+  waiting: "It has joined and waits for the answer: other members have not joined yet; in a consumer group, others hold partitions of its target.",
+  syncing: "The join phase is over, or it has joined a consumer group; the member has no assignment yet.",
   stable: "It has its assignment.",
   silent: "The broker heard nothing from it, and its session had not expired yet: its partitions had no reader.",
 };
@@ -27,8 +27,10 @@ const REBALANCE_SIGNS = {
   group_over_max_size: "\u2265",
   member_kicked: "\u2297",
   requested: "\u21bb",
+  topics_changed: "\u2261",
+  revocation_timeout: "\u29d6",
 };
-const BAD_CAUSES = new Set(["session_expired", "sync_timeout", "assignment_not_stored", "group_over_max_size"]);
+const BAD_CAUSES = new Set(["session_expired", "sync_timeout", "assignment_not_stored", "group_over_max_size", "revocation_timeout"]);
 
 const plain = (word) => String(word ?? "").replaceAll("_", " ");
 const quoted = (reason) => (reason && !reason.startsWith(WORDS.id_given) ? ` Its reason: \u201c${shown(reason, 400)}\u201d.` : "");
@@ -123,6 +125,6 @@ const isDowntime = (row) => row.cause !== "group_empty" && row.cause !== "work_e
 /** Kinds without a mark. An unknown kind (of a later version) gets one, with its name. */
 const UNMARKED = new Set([
   "member_id_given", "member_joined", "leader_chosen", "heartbeat", "group_state", "rebalance_started", "rebalance_account",
-  "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "offsets_unchecked", "window_opened",
+  "join_completed", "assignment_made", "member_synced", "member_reconciled", "partitions_changed", "offsets_committed", "offsets_unchecked", "window_opened",
   "transaction_ended_in_partition", "finding", "delivery_account",
 ]);
