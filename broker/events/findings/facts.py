@@ -330,3 +330,8 @@ class Facts:
     found: Mapping[str, Finding | None]
     ended_by_test: frozenset[str] = frozenset()
     of_test: frozenset[str] = frozenset()
+
+    @property
+    def is_consumer(self) -> bool:
+        """True if its last rebalance was one of a consumer group (KIP-848)."""
+        return bool(self.rebalances) and self.rebalances[-1].group_type == "consumer"

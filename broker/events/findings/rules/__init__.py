@@ -9,6 +9,7 @@ from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.finding import Finding
 from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.rules import (
+    consumers,
     delivery,
     faults,
     identities,
@@ -56,6 +57,10 @@ RULES: tuple[Rule, ...] = (
     rebalances.changing_subscriptions,
     rebalances.differing_subscriptions,
     rebalances.never_quiet,
+    consumers.keeps_partitions,
+    consumers.both_protocols,
+    consumers.nothing_subscribed,
+    consumers.unknown_assignor,
     refusals.unsupported_protocol,
     refusals.static_member_refused,
     refusals.full_group,
@@ -92,11 +97,13 @@ def find(facts: Facts, names: Names) -> tuple[Finding, ...]:
 
 def steps(facts: Facts, names: Names, found: dict[str, Finding]) -> Iterator[None]:
     """Adds all findings to `found`, by their keys; yields after each rule."""
+    is_consumer = facts.is_consumer
     for rule in RULES:
         for each in rule(facts, names):
-            finding, again = each, 1
+            finding = consumers.of_consumers(each) if is_consumer else each
+            again = 1
             while finding.key in found:
                 again += 1
-                finding = replace(each, subject=f"{each.subject}#{again}")
+                finding = replace(finding, subject=f"{each.subject}#{again}")
             found[finding.key] = finding
         yield

@@ -1,0 +1,108 @@
+"""Findings about consumer groups (KIP-848), and advice in their settings."""
+
+from __future__ import annotations
+
+import pytest
+from tests.coordinator.consumer.context import Scene
+from tests.coordinator.consumer.member import Consumer
+from tests.events.build import recorded
+
+from kohort.control.why import Finding, history
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """A coordinator, and the topic t of two partitions."""
+    made = Scene()
+    made.topic()
+    return made
+
+
+def findings(scene: Scene) -> dict[str, Finding]:
+    """The findings of the scene, by code."""
+    return {each.code: each for each in history(recorded(scene), "g").findings}
+
+
+def waits(scene: Scene, seconds: int, *consumers: Consumer) -> None:
+    """Time passes, with a heartbeat of these members each second."""
+    for _ in range(seconds):
+        scene.sleep(1_000)
+        for each in consumers:
+            each.beat()
+
+
+def test_a_member_that_keeps_its_partitions(scene: Scene) -> None:
+    """It says that it owns them, until the broker removes it."""
+    a = scene.consumer("ana", "t", rebalance_ms=10_000)
+    a.join()
+    a.settle()
+    b = scene.consumer("ben", "t")
+    b.join()
+    waits(scene, 4, a, b)
+    assert "keeps-partitions" not in findings(scene)
+    waits(scene, 5, a, b)
+    a.settle()
+    b.settle()
+    found = findings(scene)["keeps-partitions"]
+    (evidence,) = found.evidence
+    assert evidence.text == "Generation 3: ana took 8.0 s for 1 partition"
+    assert found.cost.unread_ns == 8 * 10**9
+
+
+def test_a_removed_member_kept_them_to_the_end(scene: Scene) -> None:
+    """The sentence says so, too."""
+    a = scene.consumer("ana", "t", rebalance_ms=10_000)
+    a.join()
+    a.settle()
+    b = scene.consumer("ben", "t")
+    b.join()
+    a.beat()
+    for _ in range(11):
+        scene.sleep(1_000)
+        b.beat()
+    told = history(recorded(scene), "g")
+    assert "ana had 10.0 s to give up 1 partition, and did not" in told.text()
+    assert {each.code for each in told.findings} >= {"keeps-partitions"}
+
+
+def test_an_assignor_that_the_broker_does_not_have(scene: Scene) -> None:
+    """The client's assignors do not matter any more."""
+    scene.settled("ana")
+    scene.consumer("ben", "t", assignor="cooperative-sticky").join()
+    found = findings(scene)["unknown-assignor"]
+    (evidence,) = found.evidence
+    assert evidence.text == "ben was refused: UNSUPPORTED_ASSIGNOR"
+
+
+def test_a_pattern_that_matches_nothing(scene: Scene) -> None:
+    """Unless a topic of that kind comes."""
+    a = scene.consumer("ana", regex="orders-.*")
+    a.join()
+    a.settle()
+    found = findings(scene)["nothing-subscribed"]
+    assert found.title == "ana subscribed to no topic that exists"
+
+
+def test_a_consumer_group_has_no_initial_delay(scene: Scene) -> None:
+    """Members that start one by one are no reason to set it."""
+    members: list[Consumer] = []
+    for name in ("ana", "ben", "cleo", "dora"):
+        members.append(scene.consumer(name, "t"))
+        members[-1].join()
+        scene.sleep(1_000)
+        scene.settle(*members)
+    assert "many-initial-rebalances" not in findings(scene)
+
+
+def test_advice_is_in_the_settings_of_consumer_groups(scene: Scene) -> None:
+    """The session timeout is the broker's, or the group's."""
+    a, b = scene.settled("ana", "ben")
+    for _ in range(8):
+        scene.sleep(10_000)
+        b.settle()
+    assert a.beat().error_code
+    a.join()
+    scene.settle(a, b)
+    texts = [each.advice for each in history(recorded(scene), "g").findings]
+    assert any("group.consumer.session.timeout.ms" in each for each in texts)
+    assert not any(" session.timeout.ms" in each for each in texts)
