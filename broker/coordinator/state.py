@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
 
 class GroupState(StrEnum):
@@ -29,6 +32,14 @@ class GroupState(StrEnum):
     DEAD = "Dead"
     """The group is gone. Requests see it as unknown."""
 
+
+HOLDABLE: Final[Mapping[str, tuple[GroupState, ...]]] = MappingProxyType(
+    {
+        "classic": (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE),
+        "consumer": (GroupState.ASSIGNING, GroupState.RECONCILING),
+    }
+)
+"""States in which a group can be held, by its type."""
 
 EMPTY = GroupState.EMPTY
 PREPARING_REBALANCE = GroupState.PREPARING_REBALANCE

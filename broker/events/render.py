@@ -232,9 +232,9 @@ def _member_synced(fields: Fields, time: float) -> Fields:
 
 
 def _member_reconciled(fields: Fields, _: float) -> Fields:
-    """Raw: ``revoking`` and ``missing``, as pairs."""
-    revoking, missing = _parts(fields["revoking"]), _parts(fields["missing"])
-    return {**fields, "revoking": revoking, "missing": missing}
+    """Raw: ``revoking`` and ``awaited``, as pairs."""
+    revoking, awaited = _parts(fields["revoking"]), _parts(fields["awaited"])
+    return {**fields, "revoking": revoking, "awaited": awaited}
 
 
 def _transaction_state(fields: Fields, _: float) -> Fields:

@@ -433,7 +433,7 @@ class MemberReconciled(Common):
     member_epoch: int
     target_epoch: int
     revoking: list[PartRow]
-    missing: list[PartRow]
+    awaited: list[PartRow]
     holders: list[str]
 
 

@@ -123,6 +123,8 @@ async def test_a_group_as_it_stands() -> None:
             "Empty": 0,
             "PreparingRebalance": 0,
             "CompletingRebalance": 0,
+            "Assigning": 0,
+            "Reconciling": 0,
             "Stable": 1,
         }
         assert await s.value("kohort_group_members", group="g") == 1

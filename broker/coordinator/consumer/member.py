@@ -155,6 +155,15 @@ class Member:
         """Whether it uses the classic protocol, in a group that migrates."""
         return self.says.classic is not None
 
+    @property
+    def has_to_revoke(self) -> bool:
+        """Whether it is removed unless it gives up partitions in time."""
+        return (
+            self.at.state == MemberState.UNREVOKED_PARTITIONS
+            and self.epoch != AWAY
+            and not self.is_classic
+        )
+
     def is_reconciled(self, epoch: int) -> bool:
         """Returns whether it has its partitions of the target of an epoch."""
         at = self.at

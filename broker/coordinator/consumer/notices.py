@@ -113,11 +113,6 @@ def member_left(turn: Turn, group: ConsumerGroup, member: Member) -> None:
     add(turn, "member_left", group, member.identity, **fields)
 
 
-def member_away(turn: Turn, group: ConsumerGroup, member: Member, before: Held) -> None:
-    """A static member left, and will come back."""
-    reconciled(turn, group, member, before)
-
-
 def member_expired(
     turn: Turn, group: ConsumerGroup, member: Member, cause: str
 ) -> None:
@@ -173,24 +168,8 @@ def target_computed(turn: Turn, group: ConsumerGroup) -> None:
     """The coordinator has computed the target assignment."""
     if not turn.listening:
         return
-    before, group.listed = group.listed, tuple(group.members)
     group.computed = turn.now
-    rows = [(each,) for each in group.listed]
-    add(
-        turn,
-        "join_completed",
-        group,
-        None,
-        len(before) + len(rows),
-        cause="target_due",
-        before=[(each,) for each in before],
-        after=rows,
-        started=group.started,
-        waits={},
-        told={},
-        protocol=group.protocol_name,
-        leader=None,
-    )
+    _generation(turn, group, "target_due")
     add(
         turn,
         "assignment_made",
@@ -205,6 +184,32 @@ def target_computed(turn: Turn, group: ConsumerGroup) -> None:
     )
 
 
+def emptied(turn: Turn, group: ConsumerGroup) -> None:
+    """The last member is gone."""
+    if turn.listening:
+        _generation(turn, group, "nobody_left")
+
+
+def _generation(turn: Turn, group: ConsumerGroup, cause: str) -> None:
+    """The members of a group epoch are known; in the classic protocol, they join."""
+    before, group.listed = group.listed, tuple(group.members)
+    add(
+        turn,
+        "join_completed",
+        group,
+        None,
+        len(before) + len(group.listed),
+        cause=cause,
+        before=[(each,) for each in before],
+        after=[(each,) for each in group.listed],
+        started=group.started,
+        waits={},
+        told={},
+        protocol=group.protocol_name if group.listed else None,
+        leader=None,
+    )
+
+
 def member_synced(turn: Turn, group: ConsumerGroup, member: Member) -> None:
     """A member has all its partitions of the target assignment."""
     add(turn, "member_synced", group, member.identity, since=group.computed)
@@ -216,14 +221,14 @@ def reconciled(turn: Turn, group: ConsumerGroup, member: Member, before: Held) -
         return
     after = frozenset(member.holds())
     target = by_topic(group.targets.get(member.member_id, ()))
-    missing = {
+    awaited = {
         (topic_id, partition)
         for topic_id, partitions in target.items()
         for partition in partitions
         if partition not in member.assigned.get(topic_id, ())
     }
     holders = {
-        group.owners.get(topic_id, {}).get(partition) for topic_id, partition in missing
+        group.owners.get(topic_id, {}).get(partition) for topic_id, partition in awaited
     }
     holders -= {None, member.member_id}
     revoking = [(topic, each) for topic, ids in member.revoking.items() for each in ids]
@@ -232,12 +237,12 @@ def reconciled(turn: Turn, group: ConsumerGroup, member: Member, before: Held) -
         "member_reconciled",
         group,
         member.identity,
-        len(revoking) + len(missing),
+        len(revoking) + len(awaited),
         cause=member.state.name.lower(),
         member_epoch=member.epoch,
         target_epoch=group.assignment_epoch,
         revoking=_named(group, revoking),
-        missing=_named(group, missing),
+        awaited=_named(group, awaited),
         holders=sorted(each for each in holders if each is not None),
     )
     if before != after:

@@ -61,6 +61,7 @@ def subscribe(
     last_ms = patterns.resolved_ms(group)
     names_changed = member.topics != frozenset(before.subscribed_topics)
     bumps = names_changed
+    is_new = False
     if new != old:
         if old is not None:
             change.forget_patterns([old])
@@ -69,9 +70,9 @@ def subscribe(
             refusal = patterns.validate(new)
             if refusal is not None:
                 return refusal
+            is_new = True
         elif new in group.patterns:
             bumps = True
-    is_new = new != old and new is not None
     patterns.schedule(change.turn, group, last_ms, is_new=is_new)
     if bumps:
         change.bump(cause)

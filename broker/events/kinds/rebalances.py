@@ -141,9 +141,9 @@ KINDS: tuple[Kind, ...] = (
             always("target_epoch", "int", "the epoch of the target assignment"),
             always("revoking", "[part]", "partitions that it has to give up"),
             always(
-                "missing", "[part]", "partitions of its target that it does not have"
+                "awaited", "[part]", "partitions of its target that it does not have"
             ),
-            always("holders", "[string]", "members that hold partitions it misses"),
+            always("holders", "[string]", "members that hold them"),
         ),
         {
             "stable": "it has its partitions of the target, or follows an older one",

@@ -240,7 +240,9 @@ class ConsumerMachine(RuleBasedStateMachine):
         held = {held for each in group.members.values() for held in each.holds()}
         assert held == wanted
         for each in present:
-            mine = {(topic, p) for topic, partitions in each.may_own for p in partitions}
+            mine = {
+                (topic, p) for topic, partitions in each.may_own for p in partitions
+            }
             assert mine == {*group.members[each.member_id].holds()}
 
 

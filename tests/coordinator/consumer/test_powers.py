@@ -127,3 +127,16 @@ def test_a_limit_counts_in_place_of_the_setting() -> None:
     assert scene.limit(0) == "a limit of 0 members: it must be at least 1"
     scene.limit(None)
     assert scene.consumer("C", "t").join().error_code == 0
+
+
+def test_a_group_is_held_before_it_exists() -> None:
+    """Its first members get nothing until it is released."""
+    scene = Scene()
+    scene.topic()
+    assert scene.hold("Assigning") is None
+    a = scene.consumer("A", "t")
+    a.join()
+    assert (scene.group.state, a.epoch, a.assigned) == ("Assigning", 1, {})
+    scene.release()
+    a.beat()
+    assert (scene.group.state, a.epoch, a.assigned) == ("Stable", 2, {"t": [0, 1]})

@@ -32,7 +32,7 @@ def _(c: Context) -> Facts:
         "member_epoch": 3,
         "target_epoch": 3,
         "revoking": [],
-        "missing": part(1),
+        "awaited": part(1),
         "holders": [a.member_id],
     }
 
@@ -46,7 +46,7 @@ def _(c: Context) -> Facts:
         "member_epoch": 2,
         "target_epoch": 3,
         "revoking": part(1),
-        "missing": [],
+        "awaited": [],
         "holders": [],
     }
 
@@ -57,7 +57,7 @@ def _(c: Context) -> Facts:
     a.beat()
     a.settle()
     b.beat()
-    return {"member_id": b.member_id, "missing": [], "holders": []}
+    return {"member_id": b.member_id, "awaited": [], "holders": []}
 
 
 @play("member_kicked", "did_not_revoke_in_time")
