@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol: the coordinator assigns, and members follow (KIP-848).
+"""Groups of the consumer protocol: the coordinator assigns, members follow (KIP-848).
 
 One rebalance through the files: ana has both partitions of a topic in a Stable group of
 epoch 2, and ben joins.
