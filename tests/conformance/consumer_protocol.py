@@ -6,7 +6,10 @@ import struct
 
 
 def consumer_subscription(
-    topics: list[str], version: int = 0, user_data: bytes | None = None
+    topics: list[str],
+    version: int = 0,
+    user_data: bytes | None = None,
+    owned: dict[str, list[int]] | None = None,
 ) -> bytes:
     """ConsumerProtocolSubscription: consumers' JoinGroup metadata."""
     out = struct.pack(">hi", version, len(topics))
@@ -18,11 +21,25 @@ def consumer_subscription(
     else:
         out += struct.pack(">i", len(user_data)) + user_data
     if version >= 1:
-        out += struct.pack(">i", 0)  # owned partitions
+        out += _partitions(owned or {})
     if version >= 2:
         out += struct.pack(">i", -1)  # generation
     if version >= 3:
         out += struct.pack(">h", -1)  # rack
+    return out
+
+
+def consumer_assignment(partitions: dict[str, list[int]]) -> bytes:
+    """ConsumerProtocolAssignment, version 0: what a leader gives a consumer."""
+    return struct.pack(">h", 0) + _partitions(partitions) + struct.pack(">i", -1)
+
+
+def _partitions(by_topic: dict[str, list[int]]) -> bytes:
+    out = struct.pack(">i", len(by_topic))
+    for topic, partitions in by_topic.items():
+        raw = topic.encode()
+        out += struct.pack(">h", len(raw)) + raw
+        out += struct.pack(f">{len(partitions) + 1}i", len(partitions), *partitions)
     return out
 
 

@@ -24,7 +24,7 @@ def group_that_changes(scene: Scene) -> None:
     scene.produce(300)
     scene.start("late")
     scene.until_settled()
-    if scene.assignor == "cooperative-sticky" or scene.protocol == "consumer":
+    if scene.assignor in {"cooperative-sticky", "uniform"}:
         # KIP-429, KIP-848: no member stops. 12 over 5 is 3 or 2 each, so a member that
         # had 3 gives up at most one.
         for member, changes in zip(members, seen, strict=True):

@@ -16,6 +16,8 @@ SMALL = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:aut
 """For a short start on a small machine."""
 TIMEOUT_S = 120.0
 TOOLS = "org.apache.kafka.tools"
+CORE = "kafka."
+"""Start of the names of tools that are part of the broker's jar."""
 
 Tool = Callable[..., Awaitable[str]]
 """A tool's standard output; its exit code was 0."""
@@ -28,8 +30,12 @@ def _fetch(folder: Path) -> None:
 @pytest.fixture(scope="session")
 def class_path() -> str:
     """Apache Kafka's tools, fetched once."""
+    return _jars("tools")
+
+
+def _jars(project: str) -> str:
     need("java", "mvn")
-    return f"{_built(HERE / 'tools', _fetch) / 'target' / 'dependency'}/*"
+    return f"{_built(HERE / project, _fetch) / 'target' / 'dependency'}/*"
 
 
 @pytest.fixture
@@ -37,7 +43,8 @@ def tool(broker: Broker, class_path: str) -> Tool:
     """Runs a tool against the cluster."""
 
     async def run(name: str, *options: str) -> str:
-        argv = ["java", *SMALL, "-cp", class_path, name]
+        jars = _jars("kafka") if name.startswith(CORE) else class_path
+        argv = ["java", *SMALL, "-cp", jars, name]
         argv += ["--bootstrap-server", broker.bootstrap_servers, *options]
         process = await asyncio.create_subprocess_exec(
             *argv, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT

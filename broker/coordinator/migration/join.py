@@ -71,8 +71,11 @@ def join(
 
 
 def _refuse(turn: Turn, group: ConsumerGroup, event: Join, refusal: Refusal) -> None:
+    """Refuses a join. As in Kafka, the answer rarely has a member id."""
     notices.refused(turn, group, event, refusal)
-    turn.reply(event.token, JoinResult(refusal.code, event.member_id))
+    has_id = refusal.code == ErrorCode.INVALID_SESSION_TIMEOUT
+    member_id = event.member_id if has_id else ""
+    turn.reply(event.token, JoinResult(refusal.code, member_id))
 
 
 def _check(change: Change, event: Join) -> Refusal | None:
