@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.coordinator.consumer.member import Consumer
 from tests.coordinator.member import Member
@@ -20,7 +22,7 @@ from kohort.protocol.errors import ErrorCode
 AGAIN = ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def mixed_group(scene: Mixed, **options: object) -> tuple[Consumer, Member]:
+def mixed_group(scene: Mixed, **options: Any) -> tuple[Consumer, Member]:
     """A consumer and a classic member, with a partition each."""
     (c,) = scene.settled("C", **options)
     a = scene.classic("A")
