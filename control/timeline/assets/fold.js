@@ -296,7 +296,7 @@ const FOLDS = {
   group_loaded(model, group, event, at) {
     group.state = event.state;
     group.leader = event.leader ?? null;
-    const state = { Stable: STABLE, PreparingRebalance: JOINING, CompletingRebalance: SYNCING }[event.state] ?? GONE;
+    const state = { Stable: STABLE, PreparingRebalance: JOINING, CompletingRebalance: SYNCING, Assigning: SYNCING, Reconciling: SYNCING }[event.state] ?? GONE;
     const members = new Set(event.members ?? []);
     for (const lane of group.lanes) if (!members.has(lane.memberId)) lane.go(at, GONE);
     for (const id of members) model.lane(group, id, at, event).go(at, state);

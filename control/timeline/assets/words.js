@@ -27,8 +27,10 @@ const REBALANCE_SIGNS = {
   group_over_max_size: "\u2265",
   member_kicked: "\u2297",
   requested: "\u21bb",
+  topics_changed: "\u2605",
+  revocation_timeout: "\u29d6",
 };
-const BAD_CAUSES = new Set(["session_expired", "sync_timeout", "assignment_not_stored", "group_over_max_size"]);
+const BAD_CAUSES = new Set(["session_expired", "sync_timeout", "revocation_timeout", "assignment_not_stored", "group_over_max_size"]);
 
 const plain = (word) => String(word ?? "").replaceAll("_", " ");
 const quoted = (reason) => (reason && !reason.startsWith(WORDS.id_given) ? ` Its reason: \u201c${shown(reason, 400)}\u201d.` : "");
@@ -90,7 +92,7 @@ const rewindsText = (rewinds) => few(rewinds.map((row) => `${shown(row.topic)} $
 /** Marks of other events, by kind: a sign, true if it is a problem, and a sentence. */
 const EVENT_MARKS = {
   member_refused: ["!", true, (e, who) => `${who} was refused: ${causeOf(e)} (${e.error}).`],
-  member_fenced: ["!", true, (e, who) => `A heartbeat of ${who} was refused: another process has its instance id (${e.error}).`],
+  member_fenced: ["!", true, (e, who) => `A heartbeat of ${who} was refused: ${e.error === "FENCED_MEMBER_EPOCH" ? "its epoch is not the member's" : "another process has its instance id"} (${e.error}).`],
   member_left: ["\u2212", false, (e, who) =>
     e.cause === "removed"
       ? `An admin removed ${who} from the group.`
@@ -123,6 +125,6 @@ const isDowntime = (row) => row.cause !== "group_empty" && row.cause !== "work_e
 /** Kinds without a mark. An unknown kind (of a later version) gets one, with its name. */
 const UNMARKED = new Set([
   "member_id_given", "member_joined", "leader_chosen", "heartbeat", "group_state", "rebalance_started", "rebalance_account",
-  "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "offsets_unchecked", "window_opened",
+  "join_completed", "assignment_made", "member_synced", "member_reconciled", "partitions_changed", "offsets_committed", "offsets_unchecked", "window_opened",
   "transaction_ended_in_partition", "finding", "delivery_account",
 ]);
