@@ -5,15 +5,16 @@ It decides as Apache Kafka 4.3 does. Ids of members come from `new_member_id`.
 
 Groups of every protocol have offsets, and are listed, deleted and loaded:
 `offsets`, `transactional_offsets`, `admin` and `load` see them as a `Group`. The rest
-is the room of a protocol, a folder. `classic` is the only one; it follows a rebalance
-through its files.
+is the room of a protocol, a folder: `classic` and `consumer`, each of which follows a
+rebalance through its files. `migration` has groups with members of both.
 
 1. A room declares its events, timers, steps that wait for the log, and records
    (`Room`). `Coordinator` adds them to its own tables; no other module of this folder
    imports a room.
-2. `Coordinator.handle` finds the function of an event in `_handlers`. An `Expired`
-   goes on to that of its timer, if the group still exists. An `Appended` finishes the
-   step that waited for it, an `AppendFailed` undoes it.
+2. `Coordinator.handle` finds the function of an event in `_handlers`; if several rooms
+   have one, the type of the group decides. An `Expired` goes on to that of its timer,
+   if the group still exists. An `Appended` finishes the step that waited for it, an
+   `AppendFailed` undoes it.
 3. Each event has one `Turn`, which collects its effects: appends and timers, then
    notices for listeners (`notices`), then replies.
 4. The most frequent events do without a turn: heartbeats, commits, and joins and syncs

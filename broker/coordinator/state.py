@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 
@@ -31,6 +33,14 @@ class GroupState(StrEnum):
     """The group is gone. Requests see it as unknown."""
 
 
+HOLDABLE: Final[Mapping[str, tuple[GroupState, ...]]] = MappingProxyType(
+    {
+        "classic": (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE),
+        "consumer": (GroupState.ASSIGNING, GroupState.RECONCILING),
+    }
+)
+"""States in which a group can be held, by its type."""
+
 EMPTY = GroupState.EMPTY
 PREPARING_REBALANCE = GroupState.PREPARING_REBALANCE
 COMPLETING_REBALANCE = GroupState.COMPLETING_REBALANCE
@@ -38,11 +48,3 @@ ASSIGNING = GroupState.ASSIGNING
 RECONCILING = GroupState.RECONCILING
 STABLE = GroupState.STABLE
 DEAD = GroupState.DEAD
-
-ANY_HOLDABLE: Final = (
-    PREPARING_REBALANCE,
-    COMPLETING_REBALANCE,
-    ASSIGNING,
-    RECONCILING,
-)
-"""The states in which a group of any protocol can be held."""

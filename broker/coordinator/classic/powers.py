@@ -7,6 +7,9 @@ changes nothing, and its result says why.
 
 from __future__ import annotations
 
+from itertools import chain
+from typing import Final
+
 from kohort.broker.coordinator.classic import (
     leave,
     notices,
@@ -35,9 +38,9 @@ from kohort.broker.coordinator.events import (
 from kohort.broker.coordinator.notices import commanded
 from kohort.broker.coordinator.room import Groups
 from kohort.broker.coordinator.state import (
-    ANY_HOLDABLE,
     COMPLETING_REBALANCE,
     EMPTY,
+    HOLDABLE,
     PREPARING_REBALANCE,
     STABLE,
     GroupState,
@@ -50,10 +53,9 @@ from kohort.protocol.errors import ErrorCode
 _DONE = CommandResult()
 _UNKNOWN = SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
 
+_HOLDABLE: Final = HOLDABLE[ClassicGroup.type]
 _ASKED_FOR = "a test asked for it"
 """The reason of a rebalance caused by `Expire`."""
-HOLDABLE = (PREPARING_REBALANCE, COMPLETING_REBALANCE)
-"""States in which a group can be held."""
 
 
 def _refuse(turn: Turn, event: Command, why: str) -> None:
@@ -223,16 +225,17 @@ def limit(turn: Turn, groups: Groups, event: LimitGroup) -> None:
 def hold(turn: Turn, groups: Groups, event: HoldGroup) -> None:
     """Holds a group in a state: from now on, or as soon as it is in that state.
 
-    A hold in another state replaces an existing one: the group goes on to that state.
+    A group that does not exist yet may be of any protocol. A hold in another state
+    replaces an existing one: the group goes on to that state.
     """
     group = find(groups, event.group_id)
     state = event.state
     if state is None:
-        is_holdable = group is not None and group.state in HOLDABLE
+        is_holdable = group is not None and group.state in _HOLDABLE
         state = group.state if group and is_holdable else PREPARING_REBALANCE
-    # A group that does not exist yet may become one of another protocol.
-    if state not in HOLDABLE and (group is not None or state not in ANY_HOLDABLE):
-        states = " or ".join(HOLDABLE if group is not None else ANY_HOLDABLE)
+    holdable = _HOLDABLE if group is not None else (*chain(*HOLDABLE.values()),)
+    if state not in holdable:
+        states = " or ".join(_HOLDABLE)
         _refuse(turn, event, f"a group can be held in {states}, not in {state}")
         return
     commanded(turn, groups, event, "hold", held_in=state.value)

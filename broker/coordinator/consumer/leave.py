@@ -12,9 +12,9 @@ from kohort.broker.coordinator.consumer.member import (
     AWAY,
     NEVER,
     Member,
-    MemberState,
     rows_of,
 )
+from kohort.broker.coordinator.consumer.reconcile import time_revocation
 from kohort.broker.coordinator.effects import ConsumerHeartbeatResult
 from kohort.broker.coordinator.events import ConsumerHeartbeat, Credited
 from kohort.broker.coordinator.room import Groups
@@ -73,7 +73,8 @@ def _go_away(turn: Turn, groups: Groups, group: ConsumerGroup, member: Member) -
         member_epoch=AWAY, assigned=rows_of(dict(kept)), pending_revocation=()
     )
     change.move(member.member_id, at)
-    notices.member_away(turn, group, member, held)
+    time_revocation(turn, group, member)
+    notices.reconciled(turn, group, member, held)
     change.end()
 
 
@@ -100,6 +101,8 @@ def remove(
         notices.partitions_gone(turn, group, member, held)
     change.forget_patterns(patterns)
     change.bump(cause)
+    if not group.members:
+        notices.emptied(turn, group)
     change.end()
 
 
@@ -143,7 +146,7 @@ def revocation_expired(turn: Turn, group: ConsumerGroup, key: TimerKey) -> None:
         turn.arm(key, member.revoke_by)
         return
     member.revoke_by = None
-    if member.state is MemberState.UNREVOKED_PARTITIONS:
+    if member.has_to_revoke:
         notices.member_kicked(turn, group, member, "did_not_revoke_in_time")
         cause = Cause("revocation_timeout", member.identity)
         remove(turn, {group.group_id: group}, group, [member], cause)

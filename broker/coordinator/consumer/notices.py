@@ -113,11 +113,6 @@ def member_left(turn: Turn, group: ConsumerGroup, member: Member) -> None:
     add(turn, "member_left", group, member.identity, **fields)
 
 
-def member_away(turn: Turn, group: ConsumerGroup, member: Member, before: Held) -> None:
-    """A static member left, and will come back."""
-    reconciled(turn, group, member, before)
-
-
 def member_expired(
     turn: Turn, group: ConsumerGroup, member: Member, cause: str
 ) -> None:
@@ -174,24 +169,8 @@ def target_computed(turn: Turn, group: ConsumerGroup) -> None:
     """The coordinator has computed the target assignment."""
     if not turn.listening:
         return
-    before, group.listed = group.listed, tuple(group.members)
     group.computed = turn.now
-    rows = [(each,) for each in group.listed]
-    add(
-        turn,
-        "join_completed",
-        group,
-        None,
-        len(before) + len(rows),
-        cause="target_due",
-        before=[(each,) for each in before],
-        after=rows,
-        started=group.started,
-        waits={},
-        told={},
-        protocol=group.protocol_name,
-        leader=None,
-    )
+    _generation(turn, group, "target_due")
     add(
         turn,
         "assignment_made",
@@ -203,6 +182,32 @@ def target_computed(turn: Turn, group: ConsumerGroup) -> None:
         bytes=None,
         members=(),
         since=turn.now,
+    )
+
+
+def emptied(turn: Turn, group: ConsumerGroup) -> None:
+    """The last member is gone."""
+    if turn.listening:
+        _generation(turn, group, "nobody_left")
+
+
+def _generation(turn: Turn, group: ConsumerGroup, cause: str) -> None:
+    """The members of a group epoch are known; in the classic protocol, they join."""
+    before, group.listed = group.listed, tuple(group.members)
+    add(
+        turn,
+        "join_completed",
+        group,
+        None,
+        len(before) + len(group.listed),
+        cause=cause,
+        before=[(each,) for each in before],
+        after=[(each,) for each in group.listed],
+        started=group.started,
+        waits={},
+        told={},
+        protocol=group.protocol_name if group.listed else None,
+        leader=None,
     )
 
 

@@ -51,7 +51,7 @@ def schedule(turn: Turn, group: ConsumerGroup, last_ms: float, *, is_new: bool) 
         turn: that of a heartbeat.
         group: the group.
         last_ms: `resolved_ms` before the heartbeat, which may have given up a pattern.
-        is_new: whether the member has a new pattern.
+        is_new: whether its pattern is new to the group.
     """
     if not group.subscribers or group.resolves_at is not None:
         return
@@ -81,12 +81,14 @@ def resolve_due(turn: Turn, group: ConsumerGroup, _: TimerKey) -> None:
     found = regex.resolve(group.subscribers, topics.names())
     groups: Groups = {group.group_id: group}
     change = Change(turn, groups, group)
-    before = group.subscribed_topics()
     now_ms = int(turn.now * 1000)
+    has_changed = False
     for pattern, names in found.items():
+        known = group.patterns.get(pattern)
+        has_changed |= frozenset(names) != (known.topics if known else frozenset())
         value = names, topics.version(), now_ms
         change.put(RegularExpressionRecord(group.group_id, pattern, value))
     new_hash = change.topics_hash()
-    if group.subscribed_topics() != before or new_hash != group.topics_hash:
+    if has_changed or new_hash != group.topics_hash:
         change.bump(Cause("topics_changed"), new_hash)
     change.end()

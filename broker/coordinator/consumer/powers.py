@@ -31,15 +31,14 @@ from kohort.broker.coordinator.events import (
 )
 from kohort.broker.coordinator.notices import commanded
 from kohort.broker.coordinator.room import Groups
-from kohort.broker.coordinator.state import ASSIGNING, RECONCILING
+from kohort.broker.coordinator.state import ASSIGNING, HOLDABLE
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.runtime.effects import CommandResult
 
 _DONE = CommandResult()
 _ASKED_FOR = "a test asked for it"
 """The reason of a rebalance caused by `Expire`."""
-HOLDABLE: Final = (ASSIGNING, RECONCILING)
-"""States in which a group can be held."""
+_HOLDABLE: Final = HOLDABLE[ConsumerGroup.type]
 
 
 def _refuse(turn: Turn, event: Command, why: str) -> None:
@@ -206,10 +205,10 @@ def hold(turn: Turn, groups: Groups, event: HoldGroup) -> None:
     group = find(groups, event.group_id)
     state = event.state
     if state is None:
-        is_holdable = group is not None and group.state in HOLDABLE
+        is_holdable = group is not None and group.state in _HOLDABLE
         state = group.state if group is not None and is_holdable else ASSIGNING
-    if state not in HOLDABLE:
-        states = " or ".join(HOLDABLE)
+    if state not in _HOLDABLE:
+        states = " or ".join(_HOLDABLE)
         why = f"a consumer group can be held in {states}, not in {state}"
         _refuse(turn, event, why)
         return

@@ -85,7 +85,7 @@ def reconcile(
 def time_revocation(turn: Turn, group: ConsumerGroup, member: Member) -> None:
     """Gives a member its rebalance timeout to give up partitions, if it has to."""
     key = ("revoke", group.group_id, member.member_id)
-    if member.state is MemberState.UNREVOKED_PARTITIONS and not member.is_classic:
+    if member.has_to_revoke:
         timeout_ms = member.says.rebalance_timeout_ms
         member.revoke_by = turn.now + timeout_ms / 1000
         turn.arm(key, member.revoke_by)

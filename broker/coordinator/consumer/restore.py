@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from kohort.broker.coordinator.appends import GroupChange
 from kohort.broker.coordinator.consumer import configs, notices, sessions
 from kohort.broker.coordinator.consumer.group import ConsumerGroup
-from kohort.broker.coordinator.consumer.member import MemberState
 from kohort.broker.coordinator.consumer.reconcile import time_revocation
 from kohort.broker.coordinator.consumer.surroundings import Surroundings
 from kohort.broker.coordinator.effects import (
@@ -67,8 +66,8 @@ def undone(turn: Turn, group: ConsumerGroup, change: GroupChange, error: int) ->
         for key in group.stop_timers():
             turn.disarm(key)
         return
+    group.is_stale = group.has_stale_patterns = True
     sessions.resume(turn, group)
     for member in group.members.values():
-        is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
-        if is_revoking != (member.revoke_by is not None):
+        if member.has_to_revoke != (member.revoke_by is not None):
             time_revocation(turn, group, member)

@@ -25,14 +25,15 @@ def stated_by(event: ConsumerHeartbeat, before: ConsumerMember) -> ConsumerMembe
     Null fields have not changed. A heartbeat of the consumer protocol ends a member's
     use of the classic one.
     """
-    topics = event.subscribed_topics
-    timeout_ms = event.rebalance_timeout_ms
+    topics, timeout_ms = before.subscribed_topics, event.rebalance_timeout_ms
+    if event.subscribed_topics is not None and {*event.subscribed_topics} != {*topics}:
+        topics = (*sorted({*event.subscribed_topics}),)
     return ConsumerMember(
         event.group_instance_id or before.group_instance_id,
         event.rack_id or before.rack_id,
         event.client.id,
         event.client.host,
-        before.subscribed_topics if topics is None else (*sorted({*topics}),),
+        topics,
         before.subscribed_regex
         if event.subscribed_regex is None
         else event.subscribed_regex,
@@ -61,6 +62,7 @@ def subscribe(
     last_ms = patterns.resolved_ms(group)
     names_changed = member.topics != frozenset(before.subscribed_topics)
     bumps = names_changed
+    is_new = False
     if new != old:
         if old is not None:
             change.forget_patterns([old])
@@ -69,9 +71,9 @@ def subscribe(
             refusal = patterns.validate(new)
             if refusal is not None:
                 return refusal
+            is_new = True
         elif new in group.patterns:
             bumps = True
-    is_new = new != old and new is not None
     patterns.schedule(change.turn, group, last_ms, is_new=is_new)
     if bumps:
         change.bump(cause)

@@ -148,7 +148,7 @@ KINDS: tuple[Kind, ...] = (
             always(
                 "awaited", "[part]", "partitions of its target that it does not have"
             ),
-            always("holders", "[string]", "members that hold partitions it misses"),
+            always("holders", "[string]", "members that hold them"),
         ),
         {
             "stable": "it has its partitions of the target, or follows an older one",

@@ -92,7 +92,7 @@ const rewindsText = (rewinds) => few(rewinds.map((row) => `${shown(row.topic)} $
 /** Marks of other events, by kind: a sign, true if it is a problem, and a sentence. */
 const EVENT_MARKS = {
   member_refused: ["!", true, (e, who) => `${who} was refused: ${causeOf(e)} (${e.error}).`],
-  member_fenced: ["!", true, (e, who) => `A heartbeat of ${who} was refused: another process has its instance id (${e.error}).`],
+  member_fenced: ["!", true, (e, who) => `A heartbeat of ${who} was refused: ${e.error === "FENCED_MEMBER_EPOCH" ? "its epoch is not the member's" : "another process has its instance id"} (${e.error}).`],
   member_left: ["\u2212", false, (e, who) =>
     e.cause === "removed"
       ? `An admin removed ${who} from the group.`

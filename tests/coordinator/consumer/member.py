@@ -111,7 +111,7 @@ class Consumer:
     def start_join(self, **over: Any) -> Pending[ConsumerHeartbeatResult]:
         """The same, while appends are held."""
         self.owns = ()
-        fields = {
+        fields: dict[str, Any] = {
             "epoch": 0,
             "topics": self.topics,
             "regex": self.regex,

@@ -190,14 +190,14 @@ def test_members_of_classic_groups_have_no_epochs() -> None:
         assert refusal == "it is a classic group; its members have no epochs"
 
 
-def test_a_hold_in_advance_is_one_of_either_protocol() -> None:
-    """The group need not exist yet."""
+def test_a_group_is_held_before_it_exists() -> None:
+    """Its first members get nothing until it is released."""
     scene = Scene()
     scene.topic()
-    assert scene.hold("Reconciling") is None
-    a, b = scene.consumer("A", "t"), scene.consumer("B", "t")
+    assert scene.hold("Assigning") is None
+    a = scene.consumer("A", "t")
     a.join()
-    b.join()
-    scene.settle(a, b)
-    assert (scene.group.state, a.assigned, b.assigned) == ("Reconciling", {}, {})
-    assert "not in Stable" in (Scene().hold("Stable") or "")
+    assert (scene.group.state, a.epoch, a.assigned) == ("Assigning", 1, {})
+    scene.release()
+    a.beat()
+    assert (scene.group.state, a.epoch, a.assigned) == ("Stable", 2, {"t": [0, 1]})

@@ -116,7 +116,7 @@ def test_steps_and_changes_of_partitions_are_events() -> None:
         b.member_id,
         "unreleased_partitions",
     )
-    assert waits["missing"] == [{"topic": "t", "partitions": [1]}]
+    assert waits["awaited"] == [{"topic": "t", "partitions": [1]}]
     assert waits["holders"] == [a.member_id]
     since = len(scene.notices)
     scene.settle(a, b)

@@ -106,3 +106,22 @@ def test_a_refused_return_changes_nothing() -> None:
     assert scene.group.static_members == {"i": "m-A"}
     scene.sleep(60_000)
     assert not scene.group.members
+
+
+def test_a_member_that_is_away_need_not_revoke() -> None:
+    """Partitions that it had to give up are free; only its session ends."""
+    scene = Scene()
+    scene.topic()
+    a = scene.consumer("A", "t", instance="i", rebalance_ms=10_000)
+    a.join()
+    a.settle()
+    b = scene.consumer("B", "t")
+    b.join()
+    a.beat()
+    a.leave(-2)
+    b.beat()
+    assert b.assigned == {"t": [1]}
+    scene.sleep(44_000)
+    assert "m-A" in scene.group.members
+    scene.sleep(1_000)
+    assert "m-A" not in scene.group.members

@@ -155,3 +155,18 @@ def test_a_member_may_have_names_and_a_pattern() -> None:
     a.settle()
     a.beat(regex="")
     assert a.assigned == {}
+
+
+def test_a_topic_that_two_patterns_match_belongs_to_both() -> None:
+    """A pattern has a new topic, which the group had by another pattern."""
+    scene = Scene()
+    scene.topic("tick", 1)
+    a = scene.consumer("A", regex="t.ck")
+    b = scene.consumer("B", regex="tick|tock|none")
+    a.join(topics=None)
+    scene.topics.create("tock", 1)
+    scene.sleep(10_001)
+    b.join(topics=None)
+    scene.settle(a, b)
+    assert sorted([*a.assigned, *b.assigned]) == ["tick", "tock"]
+    assert scene.group.patterns["t.ck"].topics == {"tick", "tock"}

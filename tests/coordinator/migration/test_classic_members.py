@@ -170,7 +170,7 @@ def test_a_silent_member_expires_by_its_own_timeout() -> None:
     scene.sleep(1)
     assert a.member_id not in scene.group.members
     scene.settle(c)
-    assert c.owned == {"t": [0, 1]}
+    assert c.assigned == {"t": [0, 1]}
     assert a.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 

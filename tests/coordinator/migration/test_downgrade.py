@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.coordinator.consumer.member import Consumer
 from tests.coordinator.member import Member
@@ -12,6 +14,7 @@ from kohort.broker.coordinator.effects import (
     ConsumerMemberRecord,
     CurrentAssignmentRecord,
     GroupRecord,
+    PartitionMetadataTombstone,
     TargetAssignmentRecord,
     TargetMemberRecord,
 )
@@ -20,7 +23,7 @@ from kohort.protocol.errors import ErrorCode
 AGAIN = ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def mixed_group(scene: Mixed, **options: object) -> tuple[Consumer, Member]:
+def mixed_group(scene: Mixed, **options: Any) -> tuple[Consumer, Member]:
     """A consumer and a classic member, with a partition each."""
     (c,) = scene.settled("C", **options)
     a = scene.classic("A")
@@ -58,6 +61,7 @@ def test_records_delete_the_consumer_group_and_describe_the_classic_one() -> Non
         *((TargetMemberRecord, each) for each in order),
         (TargetAssignmentRecord, ""),
         *((ConsumerMemberRecord, each) for each in order),
+        (PartitionMetadataTombstone, ""),
         (ConsumerGroupRecord, ""),
         (GroupRecord, ""),
     ]

@@ -67,7 +67,7 @@ def test_all_members_leave_and_the_consumer_has_everything() -> None:
     assert a.heartbeat() == b.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
     assert a.leave() == b.leave() == 0
     scene.settle(c)
-    assert c.owned == {"t": [0, 1, 2]}
+    assert c.assigned == {"t": [0, 1, 2]}
     assert scene.group.generation_id == 5
 
 
