@@ -413,6 +413,17 @@ class RegularExpressionRecord:
     no member has the pattern any more."""
 
 
+@slotted
+class PartitionMetadataTombstone:
+    """Deletes a record of Kafka before 4.1 (ConsumerGroupPartitionMetadata).
+
+    It goes with every consumer group, as in Kafka.
+    """
+
+    group_id: str
+    value: None = None
+
+
 ConsumerRecord = (
     ConsumerGroupRecord
     | ConsumerMemberRecord
@@ -420,6 +431,7 @@ ConsumerRecord = (
     | TargetMemberRecord
     | CurrentAssignmentRecord
     | RegularExpressionRecord
+    | PartitionMetadataTombstone
 )
 """Records of a consumer group."""
 

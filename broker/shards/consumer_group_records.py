@@ -14,6 +14,7 @@ from kohort.broker.coordinator.effects import (
     CurrentAssignment,
     CurrentAssignmentRecord,
     EpochPartitions,
+    PartitionMetadataTombstone,
     RegularExpressionRecord,
     TargetAssignmentRecord,
     TargetMemberRecord,
@@ -45,6 +46,8 @@ def to_log(
     record: ConsumerRecord,
 ) -> tuple[ConsumerGroupKey, ConsumerGroupValue | None]:
     """Returns the key and the value of a record; None for a tombstone."""
+    if isinstance(record, PartitionMetadataTombstone):
+        return ConsumerGroupPartitionMetadataKey(record.group_id), None
     key, value_of = _WRITERS[type(record)]
     value = None if record.value is None else value_of(record.value)
     return key(record), value
@@ -53,7 +56,7 @@ def to_log(
 def from_log(
     key: ConsumerGroupKey, value: ConsumerGroupValue | None
 ) -> ConsumerRecord | None:
-    """Returns the record of a key and a value; None for type 4, which is ignored."""
+    """Returns the record of a key and a value; None for type 4, which says nothing."""
     if isinstance(key, ConsumerGroupPartitionMetadataKey):
         return None
     make, content = _READERS[type(key)]
@@ -147,7 +150,7 @@ def _member(value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
         value.rack_id,
         value.client_id,
         value.client_host,
-        value.subscribed_topic_names,
+        (*value.subscribed_topic_names,),
         value.subscribed_topic_regex,
         value.rebalance_timeout_ms,
         value.server_assignor,
@@ -158,8 +161,8 @@ def _member(value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
 
 
 def _classic(value: ClassicMemberMetadata) -> ClassicProtocols:
-    protocols = [(each.name, each.metadata) for each in value.supported_protocols]
-    return value.session_timeout_ms, protocols
+    rows = [(each.name, each.metadata) for each in value.supported_protocols]
+    return value.session_timeout_ms, (*rows,)
 
 
 def _current(value: CurrentMemberAssignmentValue) -> CurrentAssignment:

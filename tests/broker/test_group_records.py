@@ -120,13 +120,14 @@ CONSUMER_RECORD: st.SearchStrategy[ConsumerRecord] = st.one_of(
             st.none() | TEXT,
             TEXT,
             TEXT,
-            st.lists(TEXT, max_size=3),
+            st.lists(TEXT, max_size=3).map(tuple),
             st.none() | TEXT,
             INT32,
             st.none() | TEXT,
             st.none()
             | st.tuples(
-                INT32, st.lists(st.tuples(TEXT, st.binary(max_size=9)), max_size=3)
+                INT32,
+                st.lists(st.tuples(TEXT, st.binary(max_size=9)), max_size=3).map(tuple),
             ),
         ),
     ),

@@ -18,6 +18,7 @@ from kohort.broker.coordinator.effects import (
     ConsumerRecord,
     CurrentAssignmentRecord,
     Effect,
+    PartitionMetadataTombstone,
     RegularExpressionRecord,
     TargetAssignmentRecord,
     TargetMemberRecord,
@@ -349,6 +350,7 @@ class ConsumerGroup(Group):
             yield ConsumerMemberRecord(group_id, member_id, None)
         for regex in self.patterns:
             yield RegularExpressionRecord(group_id, regex, None)
+        yield PartitionMetadataTombstone(group_id)
         yield ConsumerGroupRecord(group_id, None)
 
     def as_of(self, undone: Iterable[Any]) -> ConsumerGroup:

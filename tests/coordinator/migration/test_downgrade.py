@@ -14,6 +14,7 @@ from kohort.broker.coordinator.effects import (
     ConsumerMemberRecord,
     CurrentAssignmentRecord,
     GroupRecord,
+    PartitionMetadataTombstone,
     TargetAssignmentRecord,
     TargetMemberRecord,
 )
@@ -60,6 +61,7 @@ def test_records_delete_the_consumer_group_and_describe_the_classic_one() -> Non
         *((TargetMemberRecord, each) for each in order),
         (TargetAssignmentRecord, ""),
         *((ConsumerMemberRecord, each) for each in order),
+        (PartitionMetadataTombstone, ""),
         (ConsumerGroupRecord, ""),
         (GroupRecord, ""),
     ]
