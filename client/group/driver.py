@@ -266,7 +266,11 @@ class MemberDriver:
         self.failure = effect.error
         if effect.error is None:
             self.failure = error_of(
-                effect.code, api=effect.api, broker=self._broker, group=self._group
+                effect.code,
+                effect.message,
+                api=effect.api,
+                broker=self._broker,
+                group=self._group,
             )
         # Only INFO: it is also raised.
         log.info("%s: the consumer has failed: %s", self._name, self.failure)

@@ -85,6 +85,8 @@ class Fail:
     code: int
     """The error code of the response; 0 if there is an exception."""
     error: Exception | None
+    message: str | None = None
+    """The coordinator's, with a code."""
 
 
 @slotted
