@@ -58,6 +58,13 @@ _LONG = {"JoinGroup", "SyncGroup"}
 _JITTER = 0.2
 """Fraction by which back-offs differ, so that members do not retry all at once."""
 
+_LEVELS = {
+    "generation_joined": logging.DEBUG,
+    "membership_lost": logging.WARNING,
+    "rebalance_not_enforced": logging.WARNING,
+}
+"""The levels of the log, by kind of notice; INFO for the others."""
+
 _LEAST_WAIT = 0.001
 """Minimum seconds to wait when a timer fired early."""
 
@@ -255,9 +262,7 @@ class MemberDriver:
         self._cluster.forget_coordinator(self._group)
 
     def _notice(self, notice: Notice) -> None:
-        level = logging.DEBUG if notice.kind == "generation_joined" else logging.INFO
-        if notice.kind == "membership_lost":
-            level = logging.WARNING
+        level = _LEVELS.get(notice.kind, logging.INFO)
         fields = ", ".join(f"{k}={v}" for k, v in notice.fields.items())
         name, kind = self._name, notice.kind
         log.log(level, "%s: %s: group=%s, %s", name, kind, self._group, fields)

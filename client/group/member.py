@@ -24,12 +24,14 @@ class Member(ABC):
 
     transitions: ClassVar[Mapping[Any, frozenset[Any]]]
     """All transitions of its states; none from the last one."""
+    has_epoch: ClassVar[bool] = False
+    """True if `generation_id` is the member's own epoch (KIP-848)."""
     config: ConsumerConfig
     group_id: str = field(init=False)
     state: StrEnum = field(init=False)
     """Its state in its protocol; `transition` changes it."""
     member_id: str = ""
-    """Empty until the member has one."""
+    """Empty until the member has one, from the coordinator or the client."""
     generation_id: int = -1
     """The generation, or the member's epoch, of its commits; -1 without one."""
     owned: Partitions = NOTHING
@@ -75,7 +77,7 @@ class Member(ABC):
     @property
     @abstractmethod
     def is_rebalancing(self) -> bool:
-        """True if the coordinator refuses commits until a rebalance is complete."""
+        """True if the coordinator may refuse commits until a rebalance is complete."""
 
     @property
     def is_leaving(self) -> bool:

@@ -63,11 +63,14 @@ class Turn:
         attempts, member.attempts = member.attempts, member.attempts + 1
         if at_once and not attempts:
             return
+        member.retry_at = self.now + self.backoff_s(member, attempts)
+        self.arm("retry", member.retry_at)
+
+    def backoff_s(self, member: Member, attempts: int) -> float:
+        """Seconds to wait after this many earlier attempts in a row."""
         config = member.config
         backoff_ms = config.retry_backoff_ms * 2 ** min(attempts, 16)
-        backoff_ms = min(backoff_ms, config.retry_backoff_max_ms)
-        member.retry_at = self.now + backoff_ms / 1000
-        self.arm("retry", member.retry_at)
+        return min(backoff_ms, config.retry_backoff_max_ms) / 1000
 
     # -- the application
 
