@@ -270,8 +270,9 @@ def test_the_members_side_of_the_group_is_pure() -> None:
         module
         for module in MODULES
         if module.startswith(("kohort.client.group.", "kohort.client.assignors"))
-    } - {"kohort.client.group.driver", "kohort.client.group.classic.driver"}
+    } - {f"kohort.client.group.{room}driver" for room in ("", "classic.", "consumer.")}
     assert "kohort.client.group.classic.membership" in pure
+    assert "kohort.client.group.consumer.membership" in pure
     pure |= {name for module in pure for name in reachable(module)}
     for name in pure:
         foreign = {n.partition(".")[0] for n in imports(MODULES[name])}

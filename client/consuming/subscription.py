@@ -91,9 +91,8 @@ class Subscription:
             self._driver.submit(Subscribed((), pattern.pattern))
         else:
             self.pattern = pattern
-        if self._watching is None:
-            # The metadata brings the first topics, or the names of assigned ones.
-            self._watching = asyncio.create_task(self._watch_all_topics())
+        # The metadata brings the first topics, or the names of assigned ones.
+        self._watching = asyncio.create_task(self._watch_all_topics())
 
     def clear(self) -> None:
         """Removes the pattern; the caller unsubscribes the member."""

@@ -69,7 +69,7 @@ class Turn:
     def backoff_s(self, member: Member, attempts: int) -> float:
         """Seconds to wait after this many earlier attempts in a row."""
         config = member.config
-        backoff_ms = config.retry_backoff_ms * 2 ** min(attempts, 16)
+        backoff_ms = config.retry_backoff_ms << min(attempts, 16)
         return min(backoff_ms, config.retry_backoff_max_ms) / 1000
 
     # -- the application

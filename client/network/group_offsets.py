@@ -80,8 +80,8 @@ async def fetch_offsets(
         groups = [
             OffsetFetchRequestGroup(
                 group,
-                *(identity or ()),
-                topics=None
+                *(identity or (None, -1)),
+                None
                 if topics is None
                 else [
                     OffsetFetchRequestTopics(topic, partition_indexes=numbers)
