@@ -77,10 +77,12 @@ async def fetch_offsets(
 
     answers: list[tuple[str, Any]] = []
     if version >= _SEVERAL_GROUPS:
+        member_id, member_epoch = identity or (None, -1)
         groups = [
             OffsetFetchRequestGroup(
                 group,
-                *(identity or (None, -1)),
+                member_id,
+                member_epoch,
                 None
                 if topics is None
                 else [
