@@ -49,6 +49,7 @@ from kohort.client.group.member import Member
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.metadata import Metadata
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.registry import BY_NAME
 
 log = logging.getLogger("kohort.client.group")
 
@@ -294,7 +295,8 @@ class MemberDriver:
             async with asyncio.timeout(send.timeout_ms / 1000):
                 node_id = await self._cluster.coordinator(self._group)
                 connection = await self._cluster.connection(node_id, lane)
-            version = connection.version(send.api)
+            versions = (send.lowest, BY_NAME[send.api].newest)
+            version = connection.version(send.api, versions)
             response = await connection.send(
                 send.api, version, send.request, timeout_ms=send.timeout_ms
             )

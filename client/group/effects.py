@@ -23,6 +23,8 @@ class Send:
     """Kafka's name, such as ``JoinGroup``."""
     request: Any
     timeout_ms: int
+    lowest: int = 0
+    """The lowest version that can carry the request."""
 
 
 @slotted

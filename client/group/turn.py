@@ -42,11 +42,13 @@ class Turn:
 
     # -- requests
 
-    def send(self, member: Member, api: str, request: Any, timeout_ms: int) -> int:
+    def send(
+        self, member: Member, api: str, request: Any, timeout_ms: int, lowest: int = 0
+    ) -> int:
         """Sends a request and waits for its response; returns its token."""
         token = member.last_token = member.last_token + 1
         member.pending[token] = api
-        self.effects.append(Send(token, api, request, timeout_ms))
+        self.effects.append(Send(token, api, request, timeout_ms, lowest))
         return token
 
     def cancel(self, member: Member) -> None:

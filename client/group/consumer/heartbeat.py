@@ -22,6 +22,9 @@ from kohort.protocol.apis.k68_consumer_group_heartbeat import (
 )
 from kohort.protocol.errors import ErrorCode
 
+_WITH_PATTERN = 1
+"""The first version with a pattern."""
+
 _GONE: Mapping[int, str] = {
     ErrorCode.FENCED_MEMBER_EPOCH: "the coordinator has fenced the member's epoch",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group does not know the member",
@@ -38,19 +41,22 @@ def send(turn: Turn, member: ConsumerMember) -> None:
         return
     member.is_due = False
     request = _request(member)
-    member.told = member.subscription or (), member.pattern
-    member.owes_partitions = False
+    if request.subscribed_topic_regex is not None:
+        member.had_pattern = True
+    member.told = _subscription(member)
     if member.state is ACKNOWLEDGING:
+        member.is_acknowledged = True
         is_done = member.reconciled == member.assigned
         member.transition(STABLE if is_done else RECONCILING)
     member.heartbeat_sent = turn.now
-    turn.send(member, leave.API, request, member.config.request_timeout_ms)
+    lowest = 0 if request.subscribed_topic_regex is None else _WITH_PATTERN
+    turn.send(member, leave.API, request, member.config.request_timeout_ms, lowest)
 
 
 def _request(member: ConsumerMember) -> ConsumerGroupHeartbeatRequest:
     """The heartbeat, with what has changed since the last one, or with everything."""
     config = member.config
-    names, pattern = member.subscription or (), member.pattern
+    names, pattern = _subscription(member)
     epoch = max(member.generation_id, 0)
     owned = _rows(member.reconciled or {})
     if member.told is None:
@@ -73,10 +79,17 @@ def _request(member: ConsumerMember) -> ConsumerGroupHeartbeatRequest:
         epoch,
         config.group_instance_id,
         subscribed_topic_names=None if names == told_names else names,
-        # An empty expression takes back an earlier one.
-        subscribed_topic_regex=None if pattern == told_pattern else pattern or "",
-        topic_partitions=owned if member.owes_partitions else None,
+        subscribed_topic_regex=None if pattern == told_pattern else pattern,
+        topic_partitions=owned if member.state is ACKNOWLEDGING else None,
     )
+
+
+def _subscription(member: ConsumerMember) -> tuple[tuple[str, ...], str | None]:
+    """The names, and the pattern; "" takes back an earlier one, as null would keep it."""
+    pattern = member.pattern
+    if pattern is None and member.had_pattern:
+        pattern = ""
+    return member.subscription or (), pattern
 
 
 def _rows(numbers: Numbers) -> list[TopicPartitions]:

@@ -31,6 +31,10 @@ _UNSUPPORTED = (
     "the cluster does not support group_protocol=consumer (KIP-848); "
     "set group_protocol=classic"
 )
+_WITHOUT_PATTERNS = (
+    "the cluster does not support a SubscriptionPattern, or group_protocol=consumer "
+    "at all (KIP-848); Apache Kafka 4.0 and later do"
+)
 
 
 # -- leaving
@@ -93,7 +97,7 @@ def fail(
 ) -> None:
     """Fails the membership: with an error code, or 0 and an exception."""
     if code == ErrorCode.UNSUPPORTED_VERSION:
-        message = _UNSUPPORTED
+        message = _UNSUPPORTED if member.pattern is None else _WITHOUT_PATTERNS
     ending.fail(turn, member, API, code, error, message)
     _lose(turn, member, "the group has refused the member", FATAL)
 
@@ -107,4 +111,5 @@ def _lose(turn: Turn, member: ConsumerMember, reason: str, state: MemberState) -
 def _forget(member: ConsumerMember) -> None:
     member.told = member.assigned = member.reconciled = None
     member.taken = {}
-    member.owes_partitions = member.is_due = member.looks_up_later = False
+    member.is_due = member.looks_up_later = False
+    member.is_acknowledged = True

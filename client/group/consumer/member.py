@@ -25,6 +25,8 @@ class ConsumerMember(Member):
     state: MemberState = UNSUBSCRIBED
     pattern: str | None = None
     """A regular expression that the coordinator resolves, next to `subscription`."""
+    had_pattern: bool = False
+    """True if the coordinator may have one from this member."""
 
     # Heartbeats.
     heartbeat_sent: float = 0.0
@@ -33,14 +35,14 @@ class ConsumerMember(Member):
     told: tuple[tuple[str, ...], str | None] | None = None
     """The subscription in the last heartbeat. None if the coordinator may not have it
     all: the next one is complete."""
-    owes_partitions: bool = False
-    """True if the next heartbeat says what the member owns."""
 
     # Reconciliation.
     assigned: Numbers | None = None
     """The last assignment from the coordinator."""
     taken: Numbers = field(default_factory=dict)
     """The part of it that becomes, or has become, `owned`."""
+    is_acknowledged: bool = True
+    """False until a heartbeat says what the member owns by the last assignment."""
     reconciled: Numbers | None = None
     """The partitions that it owns since the last reconciliation; None before one."""
     names: dict[bytes, str] = field(default_factory=dict)

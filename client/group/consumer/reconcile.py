@@ -26,8 +26,7 @@ def assigned(member: ConsumerMember, assignment: Assignment) -> None:
     member.assigned = rows
     member.target = None
     member.lookups, member.looks_up_later = 0, False
-    # An assignment that it already owns is acknowledged, too.
-    member.owes_partitions = True
+    member.is_acknowledged = False
     member.transition(RECONCILING)
 
 
@@ -51,7 +50,7 @@ def proceed(turn: Turn, member: ConsumerMember) -> None:
     if known != member.reconciled or target != member.owned:
         member.taken = known
         take_assignment(turn, member, target)
-    elif member.owes_partitions:
+    elif not member.is_acknowledged:
         member.transition(ACKNOWLEDGING)
 
 
@@ -60,7 +59,7 @@ def take_assignment(turn: Turn, member: ConsumerMember, target: Partitions) -> N
     member.target = target
     if application.take_assignment(turn, member, target):
         member.reconciled = member.taken
-        member.owes_partitions = True
+        member.is_acknowledged = False
         wanted = {*member.taken, *(member.assigned or ())}
         member.names = {t: n for t, n in member.names.items() if t in wanted}
 
