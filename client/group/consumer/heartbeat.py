@@ -85,7 +85,7 @@ def _request(member: ConsumerMember) -> ConsumerGroupHeartbeatRequest:
 
 
 def _subscription(member: ConsumerMember) -> tuple[tuple[str, ...], str | None]:
-    """The names, and the pattern; "" takes back an earlier one, as null would keep it."""
+    """The names, and the pattern; "" takes back an earlier one, null would keep it."""
     pattern = member.pattern
     if pattern is None and member.had_pattern:
         pattern = ""
