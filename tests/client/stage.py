@@ -278,10 +278,18 @@ def places(*numbers: int, topic: str = "t") -> frozenset[TopicPartition]:
 
 
 async def until_members(broker: Servers, count: int, group: str = "g") -> None:
-    """Returns when the broker knows this many members of a group."""
+    """Returns when the broker knows this many members of a group.
+
+    The members of the consumer protocol can only be counted down to none.
+    """
     async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         async with asyncio.timeout(PATIENCE):
             while True:
+                if not count:
+                    listed = (await admin.list_consumer_groups()).groups.get(group)
+                    if listed is None or listed.state == "Empty":
+                        return
+                    continue
                 described = (await admin.describe_consumer_groups([group]))[group]
                 if len(described.members) == count:
                     return
