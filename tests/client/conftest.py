@@ -86,9 +86,7 @@ async def stage(
 
     The parameter may be one of `in_groups`, with settings of the group's members.
     """
-    cluster, settings = request.param, {}
-    if isinstance(cluster, tuple):
-        cluster, settings = cluster
+    cluster, settings = _parameter(request)
     async with _running(cluster, start_kafka) as servers:
         yield Stage(servers, uuid.uuid4().hex[:12], settings)
 
@@ -105,13 +103,20 @@ async def small(
     (`wire.error.numbering`).
     """
     suffix = uuid.uuid4().hex[:12]
-    if request.param == KAFKA:
-        yield Stage(start_kafka(SMALL).bootstrap_servers, suffix)
+    cluster, settings = _parameter(request)
+    if cluster == KAFKA:
+        yield Stage(start_kafka(SMALL).bootstrap_servers, suffix, settings)
     else:
-        _, _, numbering = request.param.partition("numbers of ")
+        _, _, numbering = cluster.partition("numbers of ")
         config = SMALL | {"wire.error.numbering": numbering or "auto"}
         async with Broker(config) as broker:
-            yield Stage(broker.bootstrap_servers, suffix)
+            yield Stage(broker.bootstrap_servers, suffix, settings)
+
+
+def _parameter(request: pytest.FixtureRequest) -> tuple[str, dict[str, str]]:
+    """A cluster, and settings of groups from `in_groups`."""
+    found = request.param
+    return found if isinstance(found, tuple) else (found, {})
 
 
 @pytest.fixture

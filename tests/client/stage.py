@@ -49,17 +49,18 @@ def on(*kohorts: str) -> list[Any]:
 def in_groups(
     classic: Mapping[str, Mapping[str, str]],
     clusters: Sequence[str] = (*CLUSTERS, KAFKA),
+    fixture: str = "stage",
 ) -> Any:
-    """A mark for scenes with a `stage`, in groups of either protocol.
+    """A mark for scenes with a `stage`, or `small`, in groups of either protocol.
 
     Args:
         classic: settings of classic groups, such as an assignor, by the scene's name.
         clusters: those to play on.
+        fixture: which takes the parameters.
     """
     rows = [(c, *each) for c in clusters for each in classic.items()]
-    consumer_protocol = {"group_protocol": "consumer"}
     new = [c for c in clusters if c in (*CONSUMER_PROTOCOL_ON, KAFKA)]
-    rows += [(c, "consumer protocol", consumer_protocol) for c in new]
+    rows += [(c, "consumer protocol", {"group_protocol": "consumer"}) for c in new]
     params = [
         pytest.param(
             (cluster, settings),
@@ -68,7 +69,7 @@ def in_groups(
         )
         for cluster, name, settings in rows
     ]
-    return pytest.mark.parametrize("stage", params, indirect=True)
+    return pytest.mark.parametrize(fixture, params, indirect=True)
 
 
 EAGER_OR_COOPERATIVE = {
@@ -78,6 +79,8 @@ EAGER_OR_COOPERATIVE = {
 either_protocol = in_groups({"classic": {}})
 every_protocol = in_groups(EAGER_OR_COOPERATIVE)
 """Eager and cooperative classic groups, and groups of the consumer protocol."""
+consumer_protocol = in_groups({})
+"""Groups of the consumer protocol alone."""
 
 
 class Servers(Protocol):
