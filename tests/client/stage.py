@@ -50,7 +50,7 @@ def in_groups(
     classic: Mapping[str, Mapping[str, str]],
     clusters: Sequence[str] = (*CLUSTERS, KAFKA),
     fixture: str = "stage",
-) -> Any:
+) -> pytest.MarkDecorator:
     """A mark for scenes with a `stage`, or `small`, in groups of either protocol.
 
     Args:

@@ -13,7 +13,7 @@ from tests.client.stage import (
     take,
 )
 
-from kohort.client import KohortError, OffsetAndMetadata
+from kohort.client import KohortError, OffsetAndMetadata, SubscriptionPattern
 from kohort.client.errors import ClosedError, ConfigError, NoOffsetForPartitionError
 from kohort.protocol.compression import CODECS
 
@@ -186,6 +186,8 @@ async def test_what_does_not_go_together(stage: Stage) -> None:
             reader.assign([stage.p0])
         with pytest.raises(ConfigError, match="listener: function"):
             reader.subscribe([stage.topic], listener=take)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="group_protocol=consumer"):
+            reader.subscribe(pattern=SubscriptionPattern("t.*"))
     async with stage.consumer(group_id=None) as reader:
         with pytest.raises(ConfigError):
             reader.subscribe([stage.topic])

@@ -266,11 +266,11 @@ async def test_members_of_both_protocols_share_a_group(stage: Stage) -> None:
 async def test_offsets_in_a_transaction(stage: Stage) -> None:
     """KIP-447: with the member's id and epoch."""
     await stage.fill([3])
-    settings = {"transactional_id": stage.name("x")}
-    async with (
-        stage.member(enable_auto_commit=False) as reader,
-        Producer(bootstrap_servers=stage.bootstrap_servers, **settings) as producer,
-    ):
+    producing: Producer[bytes, bytes] = Producer(
+        bootstrap_servers=[stage.bootstrap_servers],
+        transactional_id=stage.name("x"),
+    )
+    async with stage.member(enable_auto_commit=False) as reader, producing as producer:
         await take(reader, 3)
         for wanted in (2, 3):
             await producer.begin_transaction()

@@ -440,7 +440,8 @@ def test_close_revokes_and_leaves_with_epoch_minus_1() -> None:
     assert len(scene.sent) == count
     scene.listener_returns()
     assert (scene.last.member_id, scene.last.member_epoch) == ("m", -1)
-    assert scene.last.topic_partitions is scene.last.subscribed_topic_names is None
+    assert scene.last.topic_partitions is None
+    assert scene.last.subscribed_topic_names is None
     assert scene.member.state is LEAVING
     assert not scene.has_ended
     scene.answer(-1)
