@@ -295,6 +295,11 @@ def test_what_all_groups_share_knows_no_protocol() -> None:
         and any(name.startswith(tuple(rooms)) for name in imports(path))
     }
     assert users == {"kohort.client.consuming.consumer_group"}
+    for room in rooms:
+        for module, path in MODULES.items():
+            if module.startswith(f"{room}."):
+                others = tuple(rooms - {room})
+                assert not any(name.startswith(others) for name in imports(path))
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,11 @@ class Scene:
         self.submit(PollBegan())
         self.submit(Subscribed(topics, pattern))
 
+    @property
+    def is_called(self) -> bool:
+        """True while the listener is called."""
+        return self._call is not None
+
     def listener_returns(self) -> None:
         """The listener's call ends."""
         call, self._call = self._call, None
