@@ -111,5 +111,3 @@ def _lose(turn: Turn, member: ConsumerMember, reason: str, state: MemberState) -
 def _forget(member: ConsumerMember) -> None:
     member.told = member.assigned = member.reconciled = None
     member.taken = {}
-    member.is_due = member.looks_up_later = False
-    member.is_acknowledged = True

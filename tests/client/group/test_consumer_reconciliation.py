@@ -243,6 +243,16 @@ def test_look_ups_back_off() -> None:
     assert counts[3] <= 8
 
 
+def test_another_assignment_does_not_wait_for_a_back_off() -> None:
+    """Its topics may be known."""
+    scene = Scene(retry_backoff_ms=4_000, retry_backoff_max_ms=4_000)
+    del scene.topics[T]
+    scene.subscribe("t", "u")
+    scene.answer(1, {T: [0]})
+    scene.answer(2, {T: [0], U: [0]})
+    assert scene.calls[-1] == (ASSIGNED, rows(0, topic="u"))
+
+
 def test_what_is_known_is_taken_while_the_rest_waits() -> None:
     """Acknowledged in part, then in full."""
     scene = Scene()
