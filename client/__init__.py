@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ConsumerGroupMetadata,
         ConsumerRebalanceListener,
     )
+    from kohort.client.consuming.subscription import SubscriptionPattern
     from kohort.client.errors import GroupMaxSizeReachedError, KohortError
     from kohort.client.offsets import (
         OffsetAndMetadata,
@@ -61,6 +62,7 @@ __all__ = [
     "ProducerConfig",
     "ProducerSettings",
     "RecordMetadata",
+    "SubscriptionPattern",
     "TopicPartition",
 ]
 
@@ -84,6 +86,7 @@ _MODULES: Final = {
     "ProducerConfig": "config",
     "ProducerSettings": "settings",
     "RecordMetadata": "offsets",
+    "SubscriptionPattern": "consuming.subscription",
     "TopicPartition": "offsets",
 }
 """The module of each name. It is loaded when the name is first used, so that a consumer

@@ -31,6 +31,7 @@ from kohort.client.setting_names import explain
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 OffsetReset = Literal["earliest", "latest", "none"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
+GroupProtocol = Literal["classic", "consumer"]
 Acks = Literal["all", "-1", "0", "1", -1, 0, 1]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -51,6 +52,14 @@ _JAVA_ASSIGNORS = {
 
 _numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
 """Numbers of generated client ids, by the kind of client."""
+
+_ONLY_WITH = {
+    "session_timeout_ms": "classic",
+    "heartbeat_interval_ms": "classic",
+    "partition_assignment_strategy": "classic",
+    "group_remote_assignor": "consumer",
+}
+"""Settings of one group protocol alone: with the other the broker decides."""
 
 _INSTANCE_ID = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]{1,249}")
 
@@ -351,6 +360,8 @@ class ConsumerConfig(CommonConfig):
 
     group_id: str | None = _text(None)
     group_instance_id: str | None = _text(None, may_be_empty=False)
+    group_protocol: GroupProtocol = _choice("classic", GroupProtocol)
+    group_remote_assignor: str | None = _text(None, may_be_empty=False)
     session_timeout_ms: int = _number(45_000, 1, INT32_MAX)
     heartbeat_interval_ms: int = _number(3_000, 1, INT32_MAX)
     max_poll_interval_ms: int = _number(300_000, 1, INT32_MAX)
@@ -385,6 +396,7 @@ class ConsumerConfig(CommonConfig):
 
     def check(self) -> None:
         """As above."""
+        self._check_protocol()
         if self.group_id is None:
             if self.group_instance_id is not None:
                 raise ConfigError("group_instance_id: needs a group_id")
@@ -400,6 +412,17 @@ class ConsumerConfig(CommonConfig):
                 f"heartbeat_interval_ms: {self.heartbeat_interval_ms} is not below "
                 f"session_timeout_ms, {self.session_timeout_ms}"
             )
+
+    def _check_protocol(self) -> None:
+        """Refuses settings of the other group protocol, as in the Java client."""
+        defaults = {each.name: each.default for each in dataclasses.fields(self)}
+        for key, protocol in _ONLY_WITH.items():
+            is_given = getattr(self, key) != defaults[key]
+            if is_given and protocol != self.group_protocol:
+                raise ConfigError(
+                    f"{key}: group_protocol={self.group_protocol} makes no use of it, "
+                    f"only group_protocol={protocol}"
+                )
 
 
 LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Generic, Unpack, overload
 
@@ -18,7 +19,7 @@ from kohort.client.consuming.consumer_group import (
 from kohort.client.consuming.fetcher import Fetcher
 from kohort.client.consuming.partition import Partition
 from kohort.client.consuming.polls import Polls
-from kohort.client.consuming.subscription import compile_pattern
+from kohort.client.consuming.subscription import SubscriptionPattern, compile_pattern
 from kohort.client.errors import (
     ClosedError,
     ConfigError,
@@ -151,7 +152,7 @@ class Consumer(Client, Generic[K, V]):
 
         Args:
             timeout_ms: the limit for everything.
-            leaves: whether LeaveGroup is sent; None sends none for static members.
+            leaves: whether the member leaves the group; None for dynamic ones only.
         """
         if not self._life.begin_close():
             if not self._is_inside:
@@ -214,7 +215,7 @@ class Consumer(Client, Generic[K, V]):
         self,
         topics: Iterable[str] = (),
         *,
-        pattern: str | None = None,
+        pattern: str | SubscriptionPattern | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
         """Replaces the subscription; returns immediately.
@@ -222,12 +223,13 @@ class Consumer(Client, Generic[K, V]):
         Args:
             topics: topic names.
             pattern: a regular expression for names, in place of topics; it also
-                matches topics that are created later.
+                matches topics that are created later. Python's matches here, a
+                `SubscriptionPattern` at the coordinator.
             listener: called when partitions are assigned, revoked or lost.
 
         Raises:
             ConfigError: no ``group_id``, both or neither of topics and pattern, or an
-                invalid listener.
+                invalid listener, or a `SubscriptionPattern` in a classic group.
         """
         self._check()
         if not isinstance(listener, ConsumerRebalanceListener | None):
@@ -239,7 +241,15 @@ class Consumer(Client, Generic[K, V]):
             raise ConfigError("subscribe takes either topics or a pattern")
         if self._fetcher.partitions and group.member.subscription is None:
             raise ConfigError("partitions are assigned by hand: unsubscribe first")
-        wanted = None if pattern is None else compile_pattern(pattern)
+        wanted: re.Pattern[str] | SubscriptionPattern | None = None
+        if isinstance(pattern, SubscriptionPattern):
+            if self.config.group_protocol == "classic":
+                raise ConfigError(
+                    "pattern: a SubscriptionPattern needs group_protocol=consumer"
+                )
+            wanted = pattern
+        elif pattern is not None:
+            wanted = compile_pattern(pattern)
         group.subscribe(names, wanted, listener)
 
     async def unsubscribe(self) -> None:
@@ -313,7 +323,10 @@ class Consumer(Client, Generic[K, V]):
         )
 
     def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
-        """Asks the group for a rebalance, with a reason (KIP-568, KIP-800)."""
+        """Asks the group for a rebalance, with a reason (KIP-568, KIP-800).
+
+        With the consumer protocol it only logs a warning, as the Java client does.
+        """
         self._check()
         if self._group is not None:
             self._group.driver.submit(RebalanceEnforced(reason))

@@ -414,13 +414,15 @@ def _meaning(cls: type[KohortError]) -> str:
     return first.removesuffix(".").replace("``", "")
 
 
+_JOINS = {"JoinGroup", "ConsumerGroupHeartbeat"}
+
 _CODES = {int(code): code for code in ErrorCode}
 
 
 def error_of(code: int, message: str | None = None, **where: Any) -> KohortError:
     """Makes the error of an error code other than 0.
 
-    In a JoinGroup response 77 is GROUP_MAX_SIZE_REACHED, numbered as in KIP-389,
+    In the response to a join 77 is GROUP_MAX_SIZE_REACHED, numbered as in KIP-389,
     which kohort may send; elsewhere it is Kafka's STALE_BROKER_EPOCH.
 
     Args:
@@ -429,7 +431,7 @@ def error_of(code: int, message: str | None = None, **where: Any) -> KohortError
         where: attributes of `KohortError`, such as `api`.
     """
     wire_code = int(code)
-    if code == KIP_389_GROUP_MAX_SIZE_REACHED and where.get("api") == "JoinGroup":
+    if code == KIP_389_GROUP_MAX_SIZE_REACHED and where.get("api") in _JOINS:
         code = ErrorCode.GROUP_MAX_SIZE_REACHED
     known = _CODES.get(code)
     if known is None:

@@ -10,7 +10,6 @@ _ELSEWHERE = {
     **OTHER_NAMES,
     "api_version": "versions are negotiated with each broker",
     "consumer_timeout_ms": "getmany and poll take timeout_ms",
-    "group_protocol": "the client has only the classic group protocol",
     "loop": "a client runs on the event loop that starts it",
     "max_batch_size": "the setting is batch_size",
     "metadata_broker_list": "the setting is bootstrap_servers",

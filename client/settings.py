@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict
 from kohort.client.config import (
     Acks,
     CompressionType,
+    GroupProtocol,
     IsolationLevel,
     OffsetReset,
     SecurityProtocol,
@@ -64,6 +65,8 @@ class ConsumerSettings(CommonSettings, Generic[K, V], total=False):
 
     group_id: str | None
     group_instance_id: str | None
+    group_protocol: GroupProtocol
+    group_remote_assignor: str | None
     session_timeout_ms: int
     heartbeat_interval_ms: int
     max_poll_interval_ms: int

@@ -273,8 +273,9 @@ def test_the_members_side_of_the_group_is_pure() -> None:
         module
         for module in MODULES
         if module.startswith(("kohort.client.group.", "kohort.client.assignors"))
-    } - {"kohort.client.group.driver", "kohort.client.group.classic.driver"}
+    } - {f"kohort.client.group.{room}driver" for room in ("", "classic.", "consumer.")}
     assert "kohort.client.group.classic.membership" in pure
+    assert "kohort.client.group.consumer.membership" in pure
     pure |= {name for module in pure for name in reachable(module)}
     for name in pure:
         foreign = {n.partition(".")[0] for n in imports(MODULES[name])}
@@ -297,6 +298,11 @@ def test_what_all_groups_share_knows_no_protocol() -> None:
         and any(name.startswith(tuple(rooms)) for name in imports(path))
     }
     assert users == {"kohort.client.consuming.consumer_group"}
+    for room in rooms:
+        for module, path in MODULES.items():
+            if module.startswith(f"{room}."):
+                others = tuple(rooms - {room})
+                assert not any(name.startswith(others) for name in imports(path))
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ and the member a `CommitRefused`, earlier than from a heartbeat. If the group do
 know the member or has another generation, the member loses its partitions, and the
 listener's `on_partitions_lost` is called (`group/classic/leave.py`); a fenced member
 fails, too. If the group rebalances, the member joins, and the listener is called as
-in any rebalance.
+in any rebalance. A member of a consumer group asks the coordinator by a heartbeat.
 
-A retried commit has the current generation if the member has owned the partitions
-without interruption. Otherwise it fails, since it might overwrite a commit of the
-next owner.
+A retried commit has the current generation, or member epoch, if the member has owned
+the partitions without interruption. Otherwise it fails, since it might overwrite a
+commit of the next owner.
 """
 
 from __future__ import annotations
@@ -53,9 +53,17 @@ _ABOUT_THE_MEMBER = {
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.REBALANCE_IN_PROGRESS,
 }
-_PASSES = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
+_PASSES = {
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.STALE_MEMBER_EPOCH,
+}
 """Retriable: a cooperative member keeps its partitions during a rebalance, and can
-commit them after it has synced."""
+commit them after it has synced; a member of a consumer group when it has its new
+epoch."""
+
+_FETCHED_ANEW = {ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
+"""Retriable: the next attempt is that of the member after its next heartbeat."""
 
 
 @slotted
@@ -237,7 +245,10 @@ class Commits:
         Raises:
             KohortError: no response, or a response with an error.
         """
-        group = self._group
+        group, member = self._group, self.member
+        identity = None
+        if member is not None and member.has_epoch and member.generation_id >= 0:
+            identity = member.member_id, member.generation_id
         try:
             found = await fetch_offsets(
                 self._cluster,
@@ -246,11 +257,16 @@ class Commits:
                 require_stable=True,  # with any isolation level, as in Java
                 lowest=0,
                 lane="group",
+                identity=identity,
             )
         except KohortError as error:
             error.group = group
             raise
         (offsets,) = found.values()
         if isinstance(offsets, KohortError):
+            if identity is not None and offsets.code in _FETCHED_ANEW:
+                if offsets.code is ErrorCode.UNKNOWN_MEMBER_ID:
+                    self._on_refused(identity[1], offsets.code)
+                raise error_of(offsets.code, retriable=True, group=group)
             raise offsets
         return {place: offsets.get(place) for place in partitions}

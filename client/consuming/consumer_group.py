@@ -13,9 +13,10 @@ from typing import NamedTuple
 from kohort.client.config import ConsumerConfig
 from kohort.client.consuming.commits import Commits
 from kohort.client.consuming.fetcher import Fetcher
-from kohort.client.consuming.subscription import Subscription
+from kohort.client.consuming.subscription import Subscription, SubscriptionPattern
 from kohort.client.errors import KohortError
 from kohort.client.group.classic.driver import classic_driver
+from kohort.client.group.consumer.driver import consumer_driver
 from kohort.client.group.effects import Call, CallKind
 from kohort.client.group.events import Closed
 from kohort.client.group.member import Member
@@ -30,8 +31,10 @@ class ConsumerGroupMetadata(NamedTuple):
 
     Attributes:
         group_id: of the group.
-        generation_id: the last generation that the consumer joined; -1 if none.
-        member_id: assigned by the coordinator; "" before that.
+        generation_id: the last generation that the consumer joined, or its member
+            epoch with the consumer protocol (KIP-848); -1 if none.
+        member_id: assigned by the coordinator, "" before that; made by the client
+            with the consumer protocol.
         group_instance_id: of a static member (KIP-345), else None.
     """
 
@@ -58,8 +61,8 @@ class ConsumerRebalanceListener:
     ) -> None:
         """Partitions were assigned; you can set positions by `seek`.
 
-        Called after every rebalance; with a cooperative protocol also if there are no
-        new partitions.
+        Called after every rebalance; with a cooperative assignor or the consumer
+        protocol also if there are no new partitions.
         """
 
     async def on_partitions_lost(self, lost: AbstractSet[TopicPartition]) -> None:
@@ -85,7 +88,10 @@ class ConsumerGroup:
         commits: Commits,
         on_change: Callable[[], None],
     ) -> None:
-        self.driver = classic_driver(cluster, config, self._call_listener, on_change)
+        driver = consumer_driver
+        if config.group_protocol == "classic":
+            driver = classic_driver
+        self.driver = driver(cluster, config, self._call_listener, on_change)
         self.commits = commits
         self.subscription = Subscription(cluster, config, self.driver, fetcher.fail)
         self._cluster = cluster
@@ -136,7 +142,7 @@ class ConsumerGroup:
     def subscribe(
         self,
         topics: Sequence[str],
-        pattern: re.Pattern[str] | None,
+        pattern: re.Pattern[str] | SubscriptionPattern | None,
         listener: ConsumerRebalanceListener | None,
     ) -> None:
         """Subscribes to topics, or to a pattern."""

@@ -7,6 +7,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.errors import ConfigError, KohortError, error_of
@@ -28,6 +29,15 @@ _ABSENT_FOR_SURE = 2
 """Responses after which a topic is missing: the first request may create it."""
 
 
+class SubscriptionPattern(NamedTuple):
+    """A regular expression that the coordinator matches with all topic names (KIP-848).
+
+    In RE2's syntax; the whole name has to match.
+    """
+
+    pattern: str
+
+
 def compile_pattern(pattern: str) -> re.Pattern[str]:
     """A pattern for topic names.
 
@@ -47,7 +57,8 @@ class Subscription:
         on_error: takes errors for the next poll.
 
     Attributes:
-        pattern: for topic names; None for a list of topics.
+        pattern: for topic names; None for a list of topics, or if the coordinator
+            matches them.
     """
 
     def __init__(
@@ -65,16 +76,23 @@ class Subscription:
         self._absences: Counter[str] = Counter()
         self._watching: asyncio.Task[None] | None = None
 
-    def subscribe(self, topics: Sequence[str], pattern: re.Pattern[str] | None) -> None:
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        pattern: re.Pattern[str] | SubscriptionPattern | None,
+    ) -> None:
         """Subscribes to topics, or to those that match a pattern."""
         self.clear()
-        self.pattern = pattern
         if pattern is None:
             self._driver.submit(Subscribed(topics))
             self._cluster.want_topics(topics)
+            return
+        if isinstance(pattern, SubscriptionPattern):
+            self._driver.submit(Subscribed((), pattern.pattern))
         else:
-            # The metadata brings the first topics.
-            self._watching = asyncio.create_task(self._watch_all_topics())
+            self.pattern = pattern
+        # The metadata brings the first topics, or the names of assigned ones.
+        self._watching = asyncio.create_task(self._watch_all_topics())
 
     def clear(self) -> None:
         """Removes the pattern; the caller unsubscribes the member."""

@@ -8,10 +8,22 @@ from kohort.client.group.events import (
     ListenerDone,
     PollBegan,
     PollEnded,
+    Subscribed,
     Unsubscribed,
 )
-from kohort.client.group.member import Member
+from kohort.client.group.member import Member, Partitions
 from kohort.client.group.turn import Turn
+
+
+def subscribed(turn: Turn, member: Member, event: Subscribed) -> str | None:
+    """Replaces the subscription; returns the reason to tell the group, None if none."""
+    topics = tuple(dict.fromkeys(event.topics))
+    before, member.subscription = member.subscription, topics
+    if before is None:
+        if not member.is_polling:
+            turn.restart_poll_timer(member)
+        return "the consumer subscribes"
+    return None if set(before) == set(topics) else "the subscription has changed"
 
 
 def unsubscribed(_: Turn, member: Member, __: Unsubscribed) -> None:
@@ -37,6 +49,22 @@ def listener_done(_: Turn, member: Member, event: ListenerDone) -> None:
     if member.is_polling:
         # Even if the call was too slow: the application polls now.
         member.awaits_poll = False
+
+
+def take_assignment(turn: Turn, member: Member, target: Partitions) -> bool:
+    """Revokes partitions that are not in the assignment, then owns it (KIP-429).
+
+    Returns False for a revocation: it is to be called again when that is done.
+    """
+    revoked = member.owned - target
+    if revoked:
+        turn.call_listener(member, CallKind.REVOKED, revoked)
+        return False
+    member.target = None
+    added = target - member.owned
+    member.owned = target
+    turn.call_listener(member, CallKind.ASSIGNED, added)
+    return True
 
 
 # -- max.poll.interval.ms (KIP-62)

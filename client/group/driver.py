@@ -49,6 +49,7 @@ from kohort.client.group.member import Member
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.metadata import Metadata
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.registry import BY_NAME
 
 log = logging.getLogger("kohort.client.group")
 
@@ -57,6 +58,13 @@ _LONG = {"JoinGroup", "SyncGroup"}
 
 _JITTER = 0.2
 """Fraction by which back-offs differ, so that members do not retry all at once."""
+
+_LEVELS = {
+    "generation_joined": logging.DEBUG,
+    "membership_lost": logging.WARNING,
+    "rebalance_not_enforced": logging.WARNING,
+}
+"""The levels of the log, by kind of notice; INFO for the others."""
 
 _LEAST_WAIT = 0.001
 """Minimum seconds to wait when a timer fired early."""
@@ -255,9 +263,7 @@ class MemberDriver:
         self._cluster.forget_coordinator(self._group)
 
     def _notice(self, notice: Notice) -> None:
-        level = logging.DEBUG if notice.kind == "generation_joined" else logging.INFO
-        if notice.kind == "membership_lost":
-            level = logging.WARNING
+        level = _LEVELS.get(notice.kind, logging.INFO)
         fields = ", ".join(f"{k}={v}" for k, v in notice.fields.items())
         name, kind = self._name, notice.kind
         log.log(level, "%s: %s: group=%s, %s", name, kind, self._group, fields)
@@ -266,7 +272,11 @@ class MemberDriver:
         self.failure = effect.error
         if effect.error is None:
             self.failure = error_of(
-                effect.code, api=effect.api, broker=self._broker, group=self._group
+                effect.code,
+                effect.message,
+                api=effect.api,
+                broker=self._broker,
+                group=self._group,
             )
         # Only INFO: it is also raised.
         log.info("%s: the consumer has failed: %s", self._name, self.failure)
@@ -285,7 +295,8 @@ class MemberDriver:
             async with asyncio.timeout(send.timeout_ms / 1000):
                 node_id = await self._cluster.coordinator(self._group)
                 connection = await self._cluster.connection(node_id, lane)
-            version = connection.version(send.api)
+            versions = (send.lowest, BY_NAME[send.api].newest)
+            version = connection.version(send.api, versions)
             response = await connection.send(
                 send.api, version, send.request, timeout_ms=send.timeout_ms
             )

@@ -23,6 +23,8 @@ class Send:
     """Kafka's name, such as ``JoinGroup``."""
     request: Any
     timeout_ms: int
+    lowest: int = 0
+    """The lowest version that can carry the request."""
 
 
 @slotted
@@ -85,6 +87,8 @@ class Fail:
     code: int
     """The error code of the response; 0 if there is an exception."""
     error: Exception | None
+    message: str | None = None
+    """The coordinator's, with a code."""
 
 
 @slotted

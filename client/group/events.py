@@ -19,6 +19,8 @@ class Subscribed:
     """The application subscribes to topics; the first time starts the membership."""
 
     topics: Sequence[str]
+    pattern: str | None = None
+    """For the coordinator, in place of topics; the classic protocol has none."""
 
 
 @slotted

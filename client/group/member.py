@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar
 
 from kohort.client.assignors.contract import TopicPartition
 from kohort.client.config import ConsumerConfig
@@ -19,10 +22,16 @@ NOTHING: Partitions = frozenset()
 class Member(ABC):
     """One member of a group."""
 
+    transitions: ClassVar[Mapping[Any, frozenset[Any]]]
+    """All transitions of its states; none from the last one."""
+    has_epoch: ClassVar[bool] = False
+    """True if `generation_id` is the member's own epoch (KIP-848)."""
     config: ConsumerConfig
     group_id: str = field(init=False)
+    state: StrEnum = field(init=False)
+    """Its state in its protocol; `transition` changes it."""
     member_id: str = ""
-    """Empty until the member has one."""
+    """Empty until the member has one, from the coordinator or the client."""
     generation_id: int = -1
     """The generation, or the member's epoch, of its commits; -1 without one."""
     owned: Partitions = NOTHING
@@ -59,6 +68,8 @@ class Member(ABC):
     unsubscribed: bool = False
     """True until it has left after it unsubscribed."""
     has_failed: bool = False
+    has_ended: bool = False
+    """True in its last state; it takes no more events."""
 
     def __post_init__(self) -> None:
         self.group_id = self.config.group_id or ""
@@ -66,12 +77,23 @@ class Member(ABC):
     @property
     @abstractmethod
     def is_rebalancing(self) -> bool:
-        """True if the coordinator refuses commits until a rebalance is complete."""
+        """True if the coordinator may refuse commits until a rebalance is complete."""
 
     @property
     def is_leaving(self) -> bool:
         """True if it leaves as soon as no request or call is under way."""
         return self.closed is not None or self.unsubscribed or self.has_failed
+
+    def transition(self, state: StrEnum) -> None:
+        """Changes the state.
+
+        Raises:
+            AssertionError: `transitions` does not have it: a mistake of ours.
+        """
+        if state not in self.transitions[self.state]:
+            raise AssertionError(f"no transition from {self.state} to {state}")
+        self.state = state
+        self.has_ended = not self.transitions[state]
 
     def token(self) -> int:
         """A new token."""

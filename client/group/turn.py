@@ -42,11 +42,13 @@ class Turn:
 
     # -- requests
 
-    def send(self, member: Member, api: str, request: Any, timeout_ms: int) -> int:
+    def send(
+        self, member: Member, api: str, request: Any, timeout_ms: int, lowest: int = 0
+    ) -> int:
         """Sends a request and waits for its response; returns its token."""
         token = member.last_token = member.last_token + 1
         member.pending[token] = api
-        self.effects.append(Send(token, api, request, timeout_ms))
+        self.effects.append(Send(token, api, request, timeout_ms, lowest))
         return token
 
     def cancel(self, member: Member) -> None:
@@ -63,11 +65,14 @@ class Turn:
         attempts, member.attempts = member.attempts, member.attempts + 1
         if at_once and not attempts:
             return
-        config = member.config
-        backoff_ms = config.retry_backoff_ms * 2 ** min(attempts, 16)
-        backoff_ms = min(backoff_ms, config.retry_backoff_max_ms)
-        member.retry_at = self.now + backoff_ms / 1000
+        member.retry_at = self.now + self.backoff_s(member, attempts)
         self.arm("retry", member.retry_at)
+
+    def backoff_s(self, member: Member, attempts: int) -> float:
+        """Seconds to wait after this many earlier attempts in a row."""
+        config = member.config
+        backoff_ms = config.retry_backoff_ms << min(attempts, 16)
+        return min(backoff_ms, config.retry_backoff_max_ms) / 1000
 
     # -- the application
 

@@ -49,6 +49,7 @@ async def fetch_offsets(
     require_stable: bool,
     lowest: int = 2,
     lane: str = "",
+    identity: tuple[str, int] | None = None,
 ) -> dict[str, Offsets | KohortError]:
     """Fetches committed offsets of groups from their coordinator.
 
@@ -60,6 +61,7 @@ async def fetch_offsets(
         lowest: the lowest version to use. Versions before 2 cannot fetch all
             partitions, and have no error for a group.
         lane: see `Cluster.call`.
+        identity: the member's id and epoch, checked by the coordinator (KIP-848).
 
     Returns:
         By group, the offsets of partitions that have one, or an error.
@@ -75,10 +77,13 @@ async def fetch_offsets(
 
     answers: list[tuple[str, Any]] = []
     if version >= _SEVERAL_GROUPS:
+        member_id, member_epoch = identity or (None, -1)
         groups = [
             OffsetFetchRequestGroup(
                 group,
-                topics=None
+                member_id,
+                member_epoch,
+                None
                 if topics is None
                 else [
                     OffsetFetchRequestTopics(topic, partition_indexes=numbers)

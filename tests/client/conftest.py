@@ -2,7 +2,7 @@
 
 A scene that asks for `servers`, `stage` or `small` is played on kohort, and, marked
 `interop`, on Apache Kafka 4.3, which `tests.apache_kafka` starts; its asserts are the
-same for both.
+same for both. With `in_groups`, they are the same for both group protocols, too.
 """
 
 from __future__ import annotations
@@ -14,18 +14,24 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 import pytest
 from tests import apache_kafka
 from tests.client.sent_requests import SentRequests
-from tests.client.stage import KAFKA, Stage, on
+from tests.client.stage import CLUSTERS, KAFKA, Stage, on
 
 from kohort.broker.server import Broker
 
 CONFIG = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 50,
+    "group.consumer.min.heartbeat.interval.ms": 50,
+    "group.consumer.session.timeout.ms": 5_000,
+    "group.consumer.min.session.timeout.ms": 5_000,
+    "group.consumer.assignment.interval.ms": 0,
+    "group.consumer.min.assignment.interval.ms": 0,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 50,
     "transaction.state.log.num.partitions": 4,
 }
 """Settings of all brokers: no initial delay, short sessions, quick time-outs."""
-SMALL = CONFIG | {"group.max.size": 2}
+SMALL = CONFIG | {"group.max.size": 2, "group.consumer.max.size": 2}
 
 StartKafka = Callable[[Mapping[str, object]], apache_kafka.Kafka]
 
@@ -52,23 +58,37 @@ def start_kafka() -> Iterator[StartKafka]:
         yield start
 
 
-@pytest.fixture(params=on("kohort", "kohort, 3 nodes"))
-async def servers(
-    request: pytest.FixtureRequest, start_kafka: StartKafka
-) -> AsyncIterator[str]:
-    """Bootstrap servers of a cluster without an initial rebalance delay."""
-    if request.param == KAFKA:
+@contextlib.asynccontextmanager
+async def _running(cluster: str, start_kafka: StartKafka) -> AsyncIterator[str]:
+    """The bootstrap servers of a cluster without an initial rebalance delay."""
+    if cluster == KAFKA:
         yield start_kafka(CONFIG).bootstrap_servers
     else:
-        nodes = 3 if "3" in request.param else 1
+        nodes = 3 if "3" in cluster else 1
         async with Broker(CONFIG, nodes=nodes) as broker:
             yield broker.bootstrap_servers
 
 
-@pytest.fixture
-def stage(servers: str) -> Stage:
-    """Such a cluster, and unused names for a topic and a group."""
-    return Stage(servers, uuid.uuid4().hex[:12])
+@pytest.fixture(params=on(*CLUSTERS))
+async def servers(
+    request: pytest.FixtureRequest, start_kafka: StartKafka
+) -> AsyncIterator[str]:
+    """Bootstrap servers of a cluster without an initial rebalance delay."""
+    async with _running(request.param, start_kafka) as servers:
+        yield servers
+
+
+@pytest.fixture(params=on(*CLUSTERS))
+async def stage(
+    request: pytest.FixtureRequest, start_kafka: StartKafka
+) -> AsyncIterator[Stage]:
+    """Such a cluster, and unused names for a topic and a group.
+
+    The parameter may be one of `in_groups`, with settings of the group's members.
+    """
+    cluster, settings = _parameter(request)
+    async with _running(cluster, start_kafka) as servers:
+        yield Stage(servers, uuid.uuid4().hex[:12], settings)
 
 
 @pytest.fixture(
@@ -83,13 +103,20 @@ async def small(
     (`wire.error.numbering`).
     """
     suffix = uuid.uuid4().hex[:12]
-    if request.param == KAFKA:
-        yield Stage(start_kafka(SMALL).bootstrap_servers, suffix)
+    cluster, settings = _parameter(request)
+    if cluster == KAFKA:
+        yield Stage(start_kafka(SMALL).bootstrap_servers, suffix, settings)
     else:
-        _, _, numbering = request.param.partition("numbers of ")
+        _, _, numbering = cluster.partition("numbers of ")
         config = SMALL | {"wire.error.numbering": numbering or "auto"}
         async with Broker(config) as broker:
-            yield Stage(broker.bootstrap_servers, suffix)
+            yield Stage(broker.bootstrap_servers, suffix, settings)
+
+
+def _parameter(request: pytest.FixtureRequest) -> tuple[str, dict[str, str]]:
+    """A cluster, and settings of groups from `in_groups`."""
+    found = request.param
+    return found if isinstance(found, tuple) else (found, {})
 
 
 @pytest.fixture

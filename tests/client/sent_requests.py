@@ -79,6 +79,12 @@ class SentRequests:
         found = self.requests(api, group, member_id)
         return [each for each in found if each.response is not None]
 
+    def leaves(self, group: str) -> list[Exchange]:
+        """The requests by which members have left, in either protocol."""
+        beats = self.answered("ConsumerGroupHeartbeat", group)
+        leaving = [each for each in beats if each.request.member_epoch < 0]
+        return self.answered("LeaveGroup", group) + leaving
+
     async def until(
         self, api: str, group: str, count: int, member_id: str | None = None
     ) -> None:

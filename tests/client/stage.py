@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pytest
@@ -21,8 +21,21 @@ from kohort.client.producer import Producer
 KAFKA = "Apache Kafka 4.3"
 """The parameter of scenes on a node that `start_kafka` starts."""
 
+CLUSTERS = ("kohort", "kohort, 3 nodes")
+"""The parameters of scenes on kohort."""
+
+CONSUMER_PROTOCOL_ON: tuple[str, ...] = ()
+"""Those of `CLUSTERS` that have groups of the consumer protocol (KIP-848)."""
+
 QUICK = {"heartbeat_interval_ms": 50, "retry_backoff_ms": 10, "fetch_max_wait_ms": 50}
 """Settings of consumers in scenes: short intervals."""
+
+CLASSIC_ONLY = {
+    "heartbeat_interval_ms",
+    "session_timeout_ms",
+    "partition_assignment_strategy",
+}
+"""Settings that are the broker's in the consumer protocol."""
 
 PATIENCE = 60.0
 """Seconds after which a scene is stuck; none takes that long."""
@@ -31,6 +44,43 @@ PATIENCE = 60.0
 def on(*kohorts: str) -> list[Any]:
     """The parameters of a scene on these kohort clusters, and on Kafka."""
     return [*kohorts, pytest.param(KAFKA, marks=pytest.mark.interop)]
+
+
+def in_groups(
+    classic: Mapping[str, Mapping[str, str]],
+    clusters: Sequence[str] = (*CLUSTERS, KAFKA),
+    fixture: str = "stage",
+) -> pytest.MarkDecorator:
+    """A mark for scenes with a `stage`, or `small`, in groups of either protocol.
+
+    Args:
+        classic: settings of classic groups, such as an assignor, by the scene's name.
+        clusters: those to play on.
+        fixture: which takes the parameters.
+    """
+    rows = [(c, *each) for c in clusters for each in classic.items()]
+    new = [c for c in clusters if c in (*CONSUMER_PROTOCOL_ON, KAFKA)]
+    rows += [(c, "consumer protocol", {"group_protocol": "consumer"}) for c in new]
+    params = [
+        pytest.param(
+            (cluster, settings),
+            id=f"{cluster}, {name}",
+            marks=[pytest.mark.interop] if cluster == KAFKA else [],
+        )
+        for cluster, name, settings in rows
+    ]
+    return pytest.mark.parametrize(fixture, params, indirect=True)
+
+
+EAGER_OR_COOPERATIVE = {
+    "eager": {"partition_assignment_strategy": "range"},
+    "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},
+}
+either_protocol = in_groups({"classic": {}})
+every_protocol = in_groups(EAGER_OR_COOPERATIVE)
+"""Eager and cooperative classic groups, and groups of the consumer protocol."""
+consumer_protocol = in_groups({})
+"""Groups of the consumer protocol alone."""
 
 
 class Servers(Protocol):
@@ -47,6 +97,13 @@ class Stage:
 
     bootstrap_servers: str
     suffix: str
+    group_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of its consumers: a group protocol, or an assignor."""
+
+    @property
+    def is_classic(self) -> bool:
+        """True if its groups have the classic protocol."""
+        return self.group_settings.get("group_protocol") != "consumer"
 
     def name(self, name: str) -> str:
         """A name that only this scene uses."""
@@ -83,8 +140,14 @@ class Stage:
         await fill(self, topic or self.topic, counts, **options)
 
     def consumer(self, *topics: str, **settings: Any) -> Consumer:
-        """A consumer that starts at the beginning; by default in the group."""
-        return consumer(self, *topics, **({"group_id": self.group} | settings))
+        """A consumer that starts at the beginning; by default in the group.
+
+        If groups have the consumer protocol, settings of the other one are left out.
+        """
+        given = {"group_id": self.group, **QUICK, **self.group_settings, **settings}
+        if not self.is_classic:
+            given = {k: v for k, v in given.items() if k not in CLASSIC_ONLY}
+        return _consumer(self, *topics, **given)
 
     def member(self, **settings: Any) -> Consumer:
         """A consumer of the topic in the group."""
@@ -131,10 +194,13 @@ async def fill(
 
 def consumer(broker: Servers, *topics: str, **settings: Any) -> Consumer:
     """A consumer of a broker that starts at the beginning."""
+    return _consumer(broker, *topics, **(QUICK | settings))
+
+
+def _consumer(broker: Servers, *topics: str, **settings: Any) -> Consumer:
     defaults: dict[str, Any] = {
         "bootstrap_servers": broker.bootstrap_servers,
         "auto_offset_reset": "earliest",
-        **QUICK,
     }
     return Consumer(*topics, **(defaults | settings))
 
@@ -215,10 +281,18 @@ def places(*numbers: int, topic: str = "t") -> frozenset[TopicPartition]:
 
 
 async def until_members(broker: Servers, count: int, group: str = "g") -> None:
-    """Returns when the broker knows this many members of a group."""
+    """Returns when the broker knows this many members of a group.
+
+    The members of the consumer protocol can only be counted down to none.
+    """
     async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         async with asyncio.timeout(PATIENCE):
             while True:
+                if not count:
+                    listed = (await admin.list_consumer_groups()).groups.get(group)
+                    if listed is None or listed.state == "Empty":
+                        return
+                    continue
                 described = (await admin.describe_consumer_groups([group]))[group]
                 if len(described.members) == count:
                     return

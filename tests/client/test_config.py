@@ -47,6 +47,8 @@ JAVA: dict[type[CommonConfig], dict[str, Any]] = {
         "fetch_min_bytes": 1,
         "group_id": None,
         "group_instance_id": None,
+        "group_protocol": "classic",
+        "group_remote_assignor": None,
         "heartbeat_interval_ms": 3_000,
         "isolation_level": "read_uncommitted",
         "max_partition_fetch_bytes": 1_048_576,
@@ -116,6 +118,8 @@ def test_names_may_have_dots_and_values_be_text() -> None:
         (ProducerConfig, {"compression_level": 18, "compression_type": "lz4"}),
         (ProducerConfig, {"compression_level": 23, "compression_type": "zstd"}),
         (ConsumerConfig, {"group_instance_id": "one"}),
+        (ConsumerConfig, {"group_protocol": "share"}),
+        (ConsumerConfig, {"group_remote_assignor": "", "group_protocol": "consumer"}),
         (ConsumerConfig, {"group_instance_id": "", "group_id": "g"}),
         (ConsumerConfig, {"partition_assignment_strategy": []}),
         (ConsumerConfig, {"partition_assignment_strategy": 5}),
@@ -209,6 +213,27 @@ def test_a_consumer_checks_its_arguments_when_it_is_made(
     """Not when it starts or polls."""
     with pytest.raises(ConfigError, match=f"^{text}"):
         Consumer(*topics, **settings)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "setting"),
+    [
+        ("consumer", {"session_timeout_ms": 10_000}),
+        ("consumer", {"heartbeat_interval_ms": 1_000}),
+        ("consumer", {"partition_assignment_strategy": "range"}),
+        ("classic", {"group_remote_assignor": "range"}),
+    ],
+)
+def test_settings_of_the_other_group_protocol_are_refused(
+    protocol: str, setting: dict[str, Any]
+) -> None:
+    """As in the Java client: they would have no effect."""
+    (key,) = setting
+    with pytest.raises(ConfigError, match=f"^{key}: group_protocol={protocol} makes"):
+        ConsumerConfig.parse({"group.protocol": protocol, **setting})
+    other = {"classic": "consumer", "consumer": "classic"}[protocol]
+    found = ConsumerConfig.parse({"group.protocol": other, **setting})
+    assert found.group_protocol == other
 
 
 def test_a_key_may_not_come_in_two_spellings() -> None:

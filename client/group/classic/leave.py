@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kohort.client.group import ending
 from kohort.client.group.classic.member import ClassicMember
 from kohort.client.group.classic.state import (
     ENDED,
@@ -9,8 +10,6 @@ from kohort.client.group.classic.state import (
     PREPARING_REBALANCE,
     UNJOINED,
 )
-from kohort.client.group.effects import CallKind, Ended, Fail
-from kohort.client.group.member import NOTHING
 from kohort.client.group.turn import Turn
 from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
@@ -38,10 +37,9 @@ def leave(turn: Turn, member: ClassicMember) -> None:
     """Revokes all partitions, then sends LeaveGroup."""
     if member.state is LEAVING:
         return
-    if member.owned:
-        turn.call_listener(member, CallKind.REVOKED, member.owned)
+    if ending.revokes_all(turn, member):
         return
-    leaves = member.closed.leaves if member.closed is not None else None
+    leaves = ending.wishes_to_leave(member)
     if leaves is None:
         leaves = member.config.group_instance_id is None
     may_get_id = not member.member_id and member.awaits("JoinGroup")
@@ -80,19 +78,12 @@ def send(turn: Turn, member: ClassicMember, reason: str) -> int:
 
 
 def left(turn: Turn, member: ClassicMember) -> None:
-    """Ends the membership, even if LeaveGroup was refused.
-
-    A coordinator that refuses does not know the member, or removes it when its
-    session times out.
-    """
-    member.member_id, member.generation_id = "", -1
+    """Ends the membership, even if LeaveGroup was refused."""
+    member.member_id = ""
     member.follow()
-    member.target = None
     member.leave_deadline = None
-    member.unsubscribed = False
-    if member.closed is not None or member.has_failed:
+    if ending.left(turn, member):
         member.transition(ENDED)
-        turn.effects.append(Ended())
         return
     member.transition(UNJOINED)
     is_subscribed = member.subscription is not None
@@ -103,19 +94,11 @@ def left(turn: Turn, member: ClassicMember) -> None:
 
 
 def lose(turn: Turn, member: ClassicMember, reason: str, *, keeps_id: bool) -> None:
-    """Loses all partitions, since other members may own them, and joins again."""
-    revoking: set[tuple[str, int]] = set()
-    if member.call is not None and member.call.kind is CallKind.REVOKED:
-        revoking = set(member.call.partitions)
-    turn.notice(member, "membership_lost", reason=reason, partitions=len(member.owned))
-    member.lost |= member.owned - revoking
-    member.owned = NOTHING
-    member.target = None
-    member.generation_id = -1
+    """Loses all partitions, and joins again."""
+    ending.lose(turn, member, reason)
     if not keeps_id:
         member.member_id = ""
     member.follow()
-    turn.cancel(member)
     member.transition(UNJOINED)
     member.rejoin_for(reason)
     turn.retry(member, at_once=True)
@@ -139,9 +122,7 @@ def fail(
     error: Exception | None = None,
 ) -> None:
     """Fails the membership: with an error code, or 0 and an exception."""
-    if not member.has_failed:
-        turn.effects.append(Fail(api, code, error))
-    member.has_failed = True
+    ending.fail(turn, member, api, code, error)
     if code in REMOVED:
         lose(turn, member, "the group has refused the member", keeps_id=False)
     elif member.state is PREPARING_REBALANCE:

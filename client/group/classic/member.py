@@ -10,9 +10,9 @@ from kohort.client.assignors.contract import Assignor, RebalanceProtocol, TopicP
 from kohort.client.group.classic.state import (
     COMPLETING_REBALANCE,
     PREPARING_REBALANCE,
+    TRANSITIONS,
     UNJOINED,
     MemberState,
-    check,
 )
 from kohort.client.group.member import Member
 
@@ -23,6 +23,8 @@ _JOIN_LAPSE_MS = 5_000
 @dataclass(slots=True, eq=False, repr=False)
 class ClassicMember(Member):
     """One member of a group that uses the classic protocol."""
+
+    transitions = TRANSITIONS
 
     assignors: Sequence[Assignor] = field(init=False)
     """In order of preference. The member works cooperatively if all of them are
@@ -85,8 +87,3 @@ class ClassicMember(Member):
         self.is_leader = False
         self.topics = frozenset(self.subscription or ())
         self.assigned_by = None
-
-    def transition(self, state: MemberState) -> None:
-        """Changes the state."""
-        check(self.state, state)
-        self.state = state

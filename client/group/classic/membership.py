@@ -1,8 +1,4 @@
-"""The member's side of the classic protocol: takes events, returns effects.
-
-Pure: no clock, no socket, no randomness, no futures. Each event comes with the time,
-and the driver that performs the effects adds jitter to timers. The member acts as
-the Java client does.
+"""The member's side of the classic protocol, see `kohort.client.group.membership`.
 
 From a subscription to an assignment:
 
@@ -15,9 +11,7 @@ From a subscription to an assignment:
    goes back to 1.
 
 Heartbeats, commits, timers and metadata ask for another join (`rejoin_for`) or take
-the membership away (`leave.lose`). After each event `handle` begins the next step, so
-that the order is always the same: the running call of the listener, lost partitions,
-leaving, a new assignment, a join.
+the membership away (`leave.lose`).
 """
 
 from __future__ import annotations
@@ -28,72 +22,29 @@ from typing import Any
 from kohort.client.group import application
 from kohort.client.group.classic import heartbeat, join, leave, sync
 from kohort.client.group.classic.member import ClassicMember
-from kohort.client.group.classic.state import COMPLETING_REBALANCE, ENDED, STABLE
-from kohort.client.group.effects import CallKind, Effect
+from kohort.client.group.classic.state import COMPLETING_REBALANCE, STABLE
 from kohort.client.group.events import (
     Answered,
-    Closed,
     CommitRefused,
-    Event,
     Expired,
     Failed,
-    ListenerDone,
     MetadataChanged,
-    PollBegan,
-    PollEnded,
     RebalanceEnforced,
     Subscribed,
-    Unsubscribed,
 )
-from kohort.client.group.member import NOTHING
+from kohort.client.group.membership import SHARED, Protocol
 from kohort.client.group.turn import Turn
 from kohort.protocol.errors import ErrorCode
-
-
-def handle(member: ClassicMember, event: Event, now: float) -> list[Effect]:
-    """Takes an event, then begins the next step.
-
-    Args:
-        member: the member, which changes.
-        event: from the application, the coordinator or a timer.
-        now: seconds on the driver's clock, never less than before.
-
-    Returns:
-        Effects, to be performed in order.
-    """
-    if member.state is ENDED:
-        return []
-    turn = Turn()
-    turn.now, turn.effects = now, []
-    _HANDLERS[type(event)](turn, member, event)
-    if member.call is not None or member.state is ENDED:
-        pass
-    elif member.lost:
-        lost, member.lost = member.lost, NOTHING
-        turn.call_listener(member, CallKind.LOST, lost)
-    elif member.is_leaving:
-        leave.leave(turn, member)
-    elif member.target is not None:
-        sync.take_assignment(turn, member, member.target)
-    elif join.is_due(member):
-        join.prepare(turn, member)
-    return turn.effects
-
 
 # -- the application
 
 
 def _subscribed(turn: Turn, member: ClassicMember, event: Subscribed) -> None:
-    topics = tuple(dict.fromkeys(event.topics))
-    before, member.subscription = member.subscription, topics
-    if before is None:
-        member.rejoin_for("the consumer subscribes")
-        if not member.is_polling:
-            turn.restart_poll_timer(member)
-    elif set(before) != set(topics):
-        member.rejoin_for("the subscription has changed")
+    reason = application.subscribed(turn, member, event)
+    if reason is not None:
+        member.rejoin_for(reason)
     if not member.is_leader:
-        member.topics = frozenset(topics)
+        member.topics = frozenset(event.topics)
 
 
 def _rebalance_enforced(
@@ -169,17 +120,24 @@ def _expired(turn: Turn, member: ClassicMember, event: Expired) -> None:
         member.retry_at = None
 
 
-_HANDLERS: dict[type, Callable[[Turn, ClassicMember, Any], None]] = {
-    Subscribed: _subscribed,
-    Unsubscribed: application.unsubscribed,
-    Closed: application.closed,
-    RebalanceEnforced: _rebalance_enforced,
-    MetadataChanged: _metadata_changed,
-    ListenerDone: application.listener_done,
-    PollBegan: application.poll_began,
-    PollEnded: application.poll_ended,
-    Answered: _answered,
-    Failed: _failed,
-    CommitRefused: _commit_refused,
-    Expired: _expired,
-}
+def _proceed(turn: Turn, member: ClassicMember) -> None:
+    if join.is_due(member):
+        join.prepare(turn, member)
+
+
+_CLASSIC: Protocol[ClassicMember] = Protocol(
+    {
+        **SHARED,
+        Subscribed: _subscribed,
+        RebalanceEnforced: _rebalance_enforced,
+        MetadataChanged: _metadata_changed,
+        Answered: _answered,
+        Failed: _failed,
+        CommitRefused: _commit_refused,
+        Expired: _expired,
+    },
+    leave.leave,
+    sync.take_assignment,
+    _proceed,
+)
+handle = _CLASSIC.handle

@@ -64,13 +64,3 @@ TRANSITIONS: Mapping[MemberState, frozenset[MemberState]] = {
     LEAVING: frozenset({UNJOINED, ENDED}),
     ENDED: frozenset(),
 }
-
-
-def check(before: MemberState, after: MemberState) -> None:
-    """Checks that a transition is in the table.
-
-    Raises:
-        AssertionError: the table does not have it: a mistake of ours.
-    """
-    if after not in TRANSITIONS[before]:
-        raise AssertionError(f"no transition from {before} to {after}")

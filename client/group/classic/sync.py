@@ -10,11 +10,12 @@ from kohort.client.assignors.serialization import (
     decode_subscription,
     encode_assignment,
 )
+from kohort.client.group import application
 from kohort.client.group.classic import heartbeat, leave
 from kohort.client.group.classic.assignment import AssignmentMade, MakeAssignment
 from kohort.client.group.classic.member import ClassicMember
 from kohort.client.group.classic.state import STABLE, UNJOINED
-from kohort.client.group.effects import CallKind, Compute
+from kohort.client.group.effects import Compute
 from kohort.client.group.turn import COORDINATOR_AWAY, Turn
 from kohort.protocol.apis.k11_join_group import JoinGroupResponse
 from kohort.protocol.apis.k14_sync_group import (
@@ -149,16 +150,9 @@ def _synced(turn: Turn, member: ClassicMember, response: SyncGroupResponse) -> N
 def take_assignment(
     turn: Turn, member: ClassicMember, target: frozenset[TopicPartition]
 ) -> None:
-    """Revokes partitions that are not in the assignment, then owns it (KIP-429).
+    """Takes the assignment, and joins again after a revocation (KIP-429).
 
-    After a revocation the member joins again, so that others get the partitions.
+    So others get the revoked partitions.
     """
-    revoked = member.owned - target
-    if revoked:
+    if not application.take_assignment(turn, member, target):
         member.rejoin_for("it has given up partitions")
-        turn.call_listener(member, CallKind.REVOKED, revoked)
-        return
-    member.target = None
-    added = target - member.owned
-    member.owned = target
-    turn.call_listener(member, CallKind.ASSIGNED, added)

@@ -11,7 +11,7 @@ import pytest
 from tests.client.fake_broker import Asked, FakeBroker, alone
 from tests.client.stage import PATIENCE
 
-from kohort.client.config import ConsumerConfig
+from kohort.client.config import ConsumerConfig, GroupProtocol
 from kohort.client.consumer import Consumer
 from kohort.client.consuming.commits import Commits
 from kohort.client.errors import (
@@ -129,6 +129,7 @@ async def played(**settings: Any) -> AsyncIterator[Scene]:
     [
         (STABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         (STABLE, ErrorCode.ILLEGAL_GENERATION),
+        (STABLE, ErrorCode.STALE_MEMBER_EPOCH),
         (COMPLETING_REBALANCE, ErrorCode.REBALANCE_IN_PROGRESS),
         (COMPLETING_REBALANCE, ErrorCode.ILLEGAL_GENERATION),
     ],
@@ -269,14 +270,25 @@ async def test_a_timer_that_comes_early_is_armed_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "silent", ["everything", "FindCoordinator", "JoinGroup", "OffsetCommit"]
+    "silent",
+    [
+        "everything",
+        "FindCoordinator",
+        "JoinGroup",
+        "ConsumerGroupHeartbeat",
+        "OffsetCommit",
+    ],
 )
 async def test_closing_takes_no_longer_than_it_may(silent: str) -> None:
     """No broker responds, in any phase: the consumer closes and leaves nothing."""
     before = asyncio.all_tasks()
     async with alone() as fake:
         fake.answers.pop(silent, None)
-        reader = Consumer(bootstrap_servers=fake.address, group_id="g")
+        is_new = silent == "ConsumerGroupHeartbeat"
+        protocol: GroupProtocol = "consumer" if is_new else "classic"
+        reader = Consumer(
+            bootstrap_servers=fake.address, group_id="g", group_protocol=protocol
+        )
         async with asyncio.timeout(PATIENCE / 4):
             await reader.start()
             if silent == "OffsetCommit":

@@ -8,15 +8,17 @@ import pytest
 from tests.client.stage import (
     PATIENCE,
     Stage,
+    either_protocol,
     poll_until,
     take,
 )
 
-from kohort.client import KohortError, OffsetAndMetadata
+from kohort.client import KohortError, OffsetAndMetadata, SubscriptionPattern
 from kohort.client.errors import ClosedError, ConfigError, NoOffsetForPartitionError
 from kohort.protocol.compression import CODECS
 
 
+@either_protocol
 async def test_iteration_ends_when_the_consumer_is_closed(stage: Stage) -> None:
     """Another task closes the consumer; the loop ends without an error."""
     await stage.fill([1])
@@ -105,6 +107,7 @@ async def test_where_to_begin(stage: Stage, policy: str, first: str | None) -> N
             assert (await take(reader, 1))[0] == first
 
 
+@either_protocol
 async def test_nowhere_to_begin_is_an_error_that_a_seek_solves(stage: Stage) -> None:
     """auto_offset_reset is none."""
     await stage.fill([3])
@@ -134,6 +137,7 @@ async def test_an_offset_that_is_not_there_resets(stage: Stage) -> None:
 # -- commits
 
 
+@either_protocol
 async def test_committing(stage: Stage) -> None:
     """Positions and explicit offsets, with metadata; a successor continues there."""
     await stage.fill([10, 10])
@@ -158,6 +162,7 @@ async def test_committing(stage: Stage) -> None:
         assert sorted(await take(reader, 9))[:3] == ["0:7", "0:8", "0:9"]
 
 
+@either_protocol
 async def test_auto_commit_in_time(stage: Stage) -> None:
     """A poll commits the records returned before it."""
     await stage.fill([10])
@@ -181,6 +186,8 @@ async def test_what_does_not_go_together(stage: Stage) -> None:
             reader.assign([stage.p0])
         with pytest.raises(ConfigError, match="listener: function"):
             reader.subscribe([stage.topic], listener=take)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="group_protocol=consumer"):
+            reader.subscribe(pattern=SubscriptionPattern("t.*"))
     async with stage.consumer(group_id=None) as reader:
         with pytest.raises(ConfigError):
             reader.subscribe([stage.topic])

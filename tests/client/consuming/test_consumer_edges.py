@@ -13,6 +13,7 @@ from tests.client.stage import (
     PATIENCE,
     Recorder,
     Stage,
+    either_protocol,
     poll_until,
     take,
 )
@@ -54,6 +55,7 @@ async def is_left_alone(before: set[asyncio.Task[Any]]) -> None:
 # -- in a listener
 
 
+@either_protocol
 async def test_partitions_are_at_hand_when_they_are_assigned(stage: Stage) -> None:
     """The callback can seek, pause, and read positions and committed offsets."""
     found: list[object] = []
@@ -76,6 +78,7 @@ async def test_partitions_are_at_hand_when_they_are_assigned(stage: Stage) -> No
         assert await reader.committed(stage.p0) == {stage.p0: OffsetAndMetadata(2)}
 
 
+@either_protocol
 async def test_a_consumer_that_closes_is_open_to_its_listener(stage: Stage) -> None:
     """As in the Java client; for all others the consumer is closed."""
     found: list[object] = []
@@ -103,6 +106,7 @@ async def test_a_consumer_that_closes_is_open_to_its_listener(stage: Stage) -> N
         await reader.committed(stage.p0)
 
 
+@either_protocol
 async def test_a_listener_that_unsubscribes(stage: Stage) -> None:
     """It does not wait for itself; the new partitions are revoked after it."""
     async with stage.consumer() as reader:
@@ -114,6 +118,7 @@ async def test_a_listener_that_unsubscribes(stage: Stage) -> None:
         assert len(await take(reader, 10)) == 10
 
 
+@either_protocol
 async def test_a_listener_that_closes(stage: Stage) -> None:
     """The poll ends and the member leaves; another close waits for that."""
     before = asyncio.all_tasks()
@@ -130,6 +135,7 @@ async def test_a_listener_that_closes(stage: Stage) -> None:
     await is_left_alone(before)
 
 
+@either_protocol
 async def test_a_listener_that_closes_what_is_closed_already(stage: Stage) -> None:
     """It does not wait for the close that waits for it."""
     reader = stage.consumer()
@@ -147,6 +153,7 @@ async def test_a_listener_that_closes_what_is_closed_already(stage: Stage) -> No
     await stage.until_members(0)
 
 
+@either_protocol
 async def test_a_listener_that_polls_is_told_off(stage: Stage) -> None:
     """It would wait for itself; the poll that called it raises the error."""
     async with stage.consumer() as reader:
@@ -187,6 +194,7 @@ async def test_what_a_listener_raises_comes_out_of_the_poll(
         assert len(await take(reader, 10)) == 10
 
 
+@either_protocol
 async def test_unsubscribing_has_the_listeners_error(stage: Stage) -> None:
     """There may be no later poll to raise it."""
     async with stage.consumer() as reader:
@@ -248,6 +256,7 @@ async def test_commits_that_a_listener_does_not_wait_for_are_made(
 # -- cancelled calls
 
 
+@either_protocol
 async def test_cancelled_anywhere_a_consumer_still_works(stage: Stage) -> None:
     """Polls, commits, positions, subscriptions are cancelled; all still works."""
     before = asyncio.all_tasks()
@@ -321,6 +330,7 @@ async def test_topics_and_partitions(stage: Stage) -> None:
         assert await reader.partitions_for_topic(stage.name("no")) == frozenset()
 
 
+@either_protocol
 async def test_seeking_to_what_is_committed(stage: Stage) -> None:
     """All partitions, or some; without a committed offset, the reset policy."""
     async with stage.member(enable_auto_commit=False) as reader:

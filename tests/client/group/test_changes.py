@@ -6,6 +6,7 @@ import pytest
 from tests.client.sent_requests import SentRequests
 from tests.client.stage import (
     Stage,
+    either_protocol,
     is_shared,
     places,
     poll_until,
@@ -15,6 +16,7 @@ from tests.client.stage import (
 from kohort.client.errors import ClosedError
 
 
+@either_protocol
 async def test_the_leader_looks_after_topics_of_others(stage: Stage) -> None:
     """It watches topics that it does not subscribe to."""
     await stage.fill([1])
@@ -32,6 +34,7 @@ async def test_the_leader_looks_after_topics_of_others(stage: Stage) -> None:
             assert leader.assignment() == {stage.p0}
 
 
+@either_protocol
 async def test_a_new_topic_of_a_pattern_is_shared(stage: Stage) -> None:
     """Members see it in their metadata; two subscribe by pattern."""
     await stage.fill([1, 1], stage.name("logs-a"))

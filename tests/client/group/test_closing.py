@@ -11,6 +11,7 @@ from tests.client.stage import (
     Recorder,
     Stage,
     all_end,
+    either_protocol,
     poll_until,
     shares,
 )
@@ -20,6 +21,7 @@ SOON = 20.0
 request may take."""
 
 
+@either_protocol
 async def test_close_returns_in_time_whatever_a_listener_does(stage: Stage) -> None:
     """A callback that hangs is cancelled."""
     await stage.fill([1])
@@ -42,6 +44,7 @@ async def test_close_returns_in_time_whatever_a_listener_does(stage: Stage) -> N
     await all_end(before)
 
 
+@either_protocol
 async def test_cancelled_at_every_await(stage: Stage) -> None:
     """A consumer's whole life, cancelled at each await: no task or record is lost."""
     await stage.fill([3])

@@ -11,6 +11,7 @@ from tests.client.stage import (
     Recorder,
     Stage,
     all_end,
+    in_groups,
     is_shared,
     poll_until,
     shares,
@@ -66,6 +67,28 @@ async def test_a_full_group_ends_the_consumer(small: Stage, sent: SentRequests) 
         for reader in (a, b):
             reader.seek_to_beginning()
             assert len(await take(reader, 2)) == 2
+
+
+@in_groups({}, fixture="small")
+async def test_a_full_group_of_the_consumer_protocol_ends_the_consumer(
+    small: Stage, sent: SentRequests
+) -> None:
+    """The same error as above; the others continue."""
+    await small.fill([1, 1])
+    async with small.member() as a, small.member() as b:
+        await poll_until(lambda: is_shared(2, a, b), a, b)
+        listener = Recorder()
+        async with small.consumer() as c:
+            c.subscribe([small.topic], listener=listener)
+            for _ in range(2):
+                with pytest.raises(GroupMaxSizeReachedError) as caught:
+                    await asyncio.wait_for(c.getone(), PATIENCE)
+                assert caught.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+            refused = c.group_metadata().member_id
+        assert not listener.calls
+        api = "ConsumerGroupHeartbeat"
+        assert len(sent.requests(api, small.group, refused)) == 1
+        assert shares(a, b) == [1, 1]
 
 
 async def test_an_assignor_that_fails_ends_the_consumer(

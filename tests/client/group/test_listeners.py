@@ -9,6 +9,7 @@ from tests.client.sent_requests import SentRequests
 from tests.client.stage import (
     Recorder,
     Stage,
+    either_protocol,
     is_shared,
     poll_until,
     shares,
@@ -22,6 +23,7 @@ def counts(listener: Recorder) -> list[tuple[str, int]]:
     return [(kind, len(places)) for kind, places in listener.calls]
 
 
+@either_protocol
 async def test_who_does_not_poll_leaves(
     stage: Stage, sent: SentRequests, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -43,9 +45,10 @@ async def test_who_does_not_poll_leaves(
                 await poll_until(lambda: shares(b) == [2], b)
             why = "no poll within max.poll.interval.ms (1000 ms)"
             # On a slow machine it may have left before they shared, too.
-            leave = sent.answered("LeaveGroup", stage.group)[-1]
-            assert leave.request.members[0].reason == why
+            leave = sent.leaves(stage.group)[-1]
             assert leave.response.error_code == 0
+            if stage.is_classic:
+                assert leave.request.members[0].reason == why
             warning = caplog.records[-1]
             assert why in warning.getMessage()
             assert stage.group in warning.getMessage()
@@ -55,4 +58,5 @@ async def test_who_does_not_poll_leaves(
             assert not caught.value.retriable
             await poll_until(lambda: is_shared(2, a, b), a, b)
             assert listener.calls[0] == ("lost", had)
-            assert listener.kinds() == ["lost", "assigned"]
+            # The consumer protocol may assign nothing before others have revoked.
+            assert set(listener.kinds()[1:]) == {"assigned"}

@@ -10,7 +10,14 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 import pytest
-from tests.client.stage import PATIENCE, Stage, on
+from tests.client.stage import (
+    CLUSTERS,
+    EAGER_OR_COOPERATIVE,
+    PATIENCE,
+    Stage,
+    every_protocol,
+    in_groups,
+)
 
 from kohort.client.administering.values import NewTopic
 from kohort.client.consumer import Consumer
@@ -28,16 +35,10 @@ class Crowd:
         seen: how often each record was read.
     """
 
-    def __init__(
-        self, stage: Stage, strategy: str, partitions: int, **settings: int
-    ) -> None:
+    def __init__(self, stage: Stage, partitions: int, **settings: int) -> None:
         self.stage = stage
         self.partitions = partitions
-        self.settings: dict[str, Any] = {
-            "partition_assignment_strategy": strategy,
-            "enable_auto_commit": False,
-            **settings,
-        }
+        self.settings: dict[str, Any] = {"enable_auto_commit": False, **settings}
         self.members: list[Reading] = []
         self.owners: dict[TopicPartition, Reading] = {}
         self.seen: Counter[bytes] = Counter()
@@ -161,7 +162,7 @@ async def produce(stage: Stage, first: int, count: int, partitions: int) -> None
         await asyncio.gather(*sent)
 
 
-async def play(stage: Stage, strategy: str, many: int) -> None:
+async def play(stage: Stage, many: int) -> None:
     """Members come in waves, leave and crash: all records are read and committed."""
     few, partitions = max(many // 10, 1), many * 6 // 5 + 2
     async with asyncio.timeout(4 * PATIENCE):
@@ -169,7 +170,7 @@ async def play(stage: Stage, strategy: str, many: int) -> None:
             topic = NewTopic(stage.topic, partitions, configs={"retention.ms": "-1"})
             (await admin.create_topics([topic])).check()
         before = asyncio.all_tasks()
-        crowd = Crowd(stage, strategy, partitions, heartbeat_interval_ms=2 * many + 100)
+        crowd = Crowd(stage, partitions, heartbeat_interval_ms=2 * many + 100)
         await produce(stage, 0, 400, partitions)
         early = await crowd.join(many // 2)
         mortal = await crowd.join(few, session_timeout_ms=many * 20 + 2_000)
@@ -200,17 +201,14 @@ async def play(stage: Stage, strategy: str, many: int) -> None:
         assert sum(ends.values()) == 1_200
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_1200_records_through_rebalances(stage: Stage, strategy: str) -> None:
+@every_protocol
+async def test_1200_records_through_rebalances(stage: Stage) -> None:
     """With four members, each record is read, and all are committed."""
-    await play(stage, strategy, 4)
+    await play(stage, 4)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("servers", on("kohort"), indirect=True)
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_1200_records_through_rebalances_of_200(
-    stage: Stage, strategy: str
-) -> None:
+@in_groups(EAGER_OR_COOPERATIVE, CLUSTERS[:1])
+async def test_1200_records_through_rebalances_of_200(stage: Stage) -> None:
     """The same with 200 members on one thread."""
-    await play(stage, strategy, 200)
+    await play(stage, 200)
