@@ -24,9 +24,6 @@ KAFKA = "Apache Kafka 4.3"
 CLUSTERS = ("kohort", "kohort, 3 nodes")
 """The parameters of scenes on kohort."""
 
-CONSUMER_PROTOCOL_ON: tuple[str, ...] = ()
-"""Those of `CLUSTERS` that have groups of the consumer protocol (KIP-848)."""
-
 QUICK = {"heartbeat_interval_ms": 50, "retry_backoff_ms": 10, "fetch_max_wait_ms": 50}
 """Settings of consumers in scenes: short intervals."""
 
@@ -58,9 +55,8 @@ def in_groups(
         clusters: those to play on.
         fixture: which takes the parameters.
     """
-    rows = [(c, *each) for c in clusters for each in classic.items()]
-    new = [c for c in clusters if c in (*CONSUMER_PROTOCOL_ON, KAFKA)]
-    rows += [(c, "consumer protocol", {"group_protocol": "consumer"}) for c in new]
+    protocols = {**classic, "consumer protocol": {"group_protocol": "consumer"}}
+    rows = [(c, *each) for c in clusters for each in protocols.items()]
     params = [
         pytest.param(
             (cluster, settings),
