@@ -267,7 +267,7 @@ async def test_offsets_in_a_transaction(stage: Stage) -> None:
     """KIP-447: with the member's id and epoch."""
     await stage.fill([3])
     producing: Producer[bytes, bytes] = Producer(
-        bootstrap_servers=[stage.bootstrap_servers],
+        bootstrap_servers=stage.bootstrap_servers,
         transactional_id=stage.name("x"),
     )
     async with stage.member(enable_auto_commit=False) as reader, producing as producer:
