@@ -267,7 +267,7 @@ async def test_offsets_in_a_transaction(stage: Stage) -> None:
     """KIP-447: with the member's id and epoch."""
     await stage.fill([3])
     producing: Producer[bytes, bytes] = Producer(
-        bootstrap_servers=[stage.bootstrap_servers],
+        bootstrap_servers=stage.bootstrap_servers,
         transactional_id=stage.name("x"),
     )
     async with stage.member(enable_auto_commit=False) as reader, producing as producer:
@@ -287,3 +287,12 @@ async def test_offsets_in_a_transaction(stage: Stage) -> None:
         with pytest.raises(BrokerError):
             await producer.send_offsets_to_transaction({stage.p0: 1}, stale)
         await producer.abort_transaction()
+
+
+async def test_a_pattern_of_the_client_may_match_nothing_yet(stage: Stage) -> None:
+    """The member joins without topics, and sends them when there are some."""
+    async with stage.consumer(metadata_max_age_ms=50) as reader:
+        reader.subscribe(pattern=stage.name("late-.*"))
+        await poll_until(lambda: reader.group_metadata().generation_id > 0, reader)
+        await stage.fill([1, 1], stage.name("late-a"))
+        await poll_until(lambda: shares(reader) == [2], reader)

@@ -60,7 +60,7 @@ class Storm:
         elif chance < 0.75:
             scene.wait(random.choice([0.05, 1, INTERVAL_MS / 1000]))
         elif chance < 0.85:
-            scene.submit(random.choice([PollBegan(), PollEnded()]))
+            scene.submit(PollBegan() if random.random() < 0.5 else PollEnded())
         elif chance < 0.9:
             topics = random.sample(["t", "u"], random.randrange(1, 3))
             scene.submit(Subscribed(topics, random.choice([None, None, "x.*"])))

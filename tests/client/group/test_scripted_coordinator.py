@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -273,6 +274,19 @@ async def test_an_older_coordinator() -> None:
         fake.versions[API] = (0, 0)
         await joined(reader)
         assert reader.group_metadata().member_id == "m"
+
+
+async def test_a_rebalance_that_cannot_be_enforced(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A warning, as in the Java client: the application waits for nothing."""
+    async with played(beat(1, 0)) as (_, reader):
+        await joined(reader)
+        with caplog.at_level(logging.WARNING, "kohort.client"):
+            reader.enforce_rebalance("the clocks have changed")
+        (warning,) = caplog.records
+        assert "rebalance_not_enforced" in warning.getMessage()
+        assert "the clocks have changed" in warning.getMessage()
 
 
 # -- topics
