@@ -19,7 +19,7 @@ from tests.client.stage import (
     in_groups,
 )
 
-from kohort.client.administering.values import NewTopic
+from kohort.client.administering.values import ConfigResource, NewTopic, ResourceType
 from kohort.client.consumer import Consumer
 from kohort.client.consuming.consumer_group import ConsumerRebalanceListener
 from kohort.client.errors import CommitFailedError, RebalanceInProgressError
@@ -169,6 +169,11 @@ async def play(stage: Stage, many: int) -> None:
         async with stage.admin() as admin:
             topic = NewTopic(stage.topic, partitions, configs={"retention.ms": "-1"})
             (await admin.create_topics([topic])).check()
+            if not stage.is_classic:
+                # Else some thousand heartbeats per second are all that happens.
+                group = ConfigResource(ResourceType.GROUP, stage.group)
+                interval = {"consumer.heartbeat.interval.ms": f"{2 * many + 100}"}
+                (await admin.alter_configs({group: interval})).check()
         before = asyncio.all_tasks()
         crowd = Crowd(stage, partitions, heartbeat_interval_ms=2 * many + 100)
         await produce(stage, 0, 400, partitions)

@@ -79,6 +79,7 @@ JAVA = {
     "DescribeCluster": (0, "---"),
     "DescribeTopicPartitions": (0, "T"),
     "ConsumerGroupHeartbeat": (0, "--"),
+    "ConsumerGroupDescribe": (0, "--"),
     "ShareGroupHeartbeat": (1, "-"),
     "StreamsGroupHeartbeat": (0, "T"),
 }
