@@ -29,8 +29,8 @@ def test_members_follow_the_target_one_by_one() -> None:
     assert words(scene)[1] == (
         "Generation 3: B joined; no wait was necessary; the coordinator computed the"
         " target assignment (uniform); all members followed within 4.5 s;"
-        " 2 of the partitions moved; at least 2 stayed with their owner, without a pause;"
-        " 2 partitions had no reader for up to 1.0 s (last owner A), 2.0"
+        " 2 of the partitions moved; at least 2 stayed with their owner, without a"
+        " pause; 2 partitions had no reader for up to 1.0 s (last owner A), 2.0"
         " partition-seconds in total."
     )
 
