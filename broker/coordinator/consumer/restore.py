@@ -60,6 +60,8 @@ def undone(turn: Turn, group: ConsumerGroup, change: GroupChange, error: int) ->
             type(record) is ConsumerMemberRecord
             and record.value is None
             and record.member_id not in group.members
+            # Else the group that replaced it had the timer.
+            and not change.was_replaced
         ):
             turn.disarm(("session", group.group_id, record.member_id))
     if change.was_made:
@@ -67,7 +69,8 @@ def undone(turn: Turn, group: ConsumerGroup, change: GroupChange, error: int) ->
         for key in group.stop_timers():
             turn.disarm(key)
         return
-    if any(type(record) is ConsumerGroupRecord for record in change.undo):
+    is_bumped = any(type(record) is ConsumerGroupRecord for record in change.undo)
+    if is_bumped and not change.was_replaced:
         turn.lasting.rebalances[group.group_id] -= 1
     group.is_stale = group.has_stale_patterns = True
     sessions.resume(turn, group)
