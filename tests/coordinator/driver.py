@@ -193,15 +193,16 @@ class Driver:
 
     def submit(self, event: Event) -> list[Effect]:
         """Submits an event, performs its effects, and fires timers that are due."""
-        is_heartbeat = isinstance(event, Heartbeat | ConsumerHeartbeat)
-        heard = self._hear(event) if is_heartbeat else None
+        heard = None
+        if isinstance(event, Heartbeat | ConsumerHeartbeat):
+            heard = self._hear(event)
         if isinstance(event, CommitOffsets) and event.retention_ms == -1:
             return self._commit(event)
         if isinstance(event, Join | Sync) and self._only_waits(event):
             self._fire(self.now)
             return []
         effects = self.coordinator.handle(event, self.now)
-        if is_heartbeat and heard is not None:
+        if isinstance(event, Heartbeat | ConsumerHeartbeat) and heard is not None:
             assert effects == [Reply(event.token, heard)]
         self._perform(effects)
         self._fire(self.now)
@@ -251,8 +252,12 @@ class Driver:
 
     def _sessions(self) -> list[float]:
         groups = self.coordinator.groups.values()
-        members = [*consumer(groups).values(), *classic(groups).values()]
-        return [m.deadline for group in members for m in group.members.values()]
+        found: list[float] = []
+        for classic_group in classic(groups).values():
+            found += [each.deadline for each in classic_group.members.values()]
+        for group in consumer(groups).values():
+            found += [each.deadline for each in group.members.values()]
+        return found
 
     def ask(self, event: Event, pending: Pending[R]) -> Pending[R]:
         """Submits a request whose reply the given token takes."""

@@ -10,6 +10,7 @@ from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.reconcile import time_revocation
 from kohort.broker.coordinator.consumer.surroundings import Surroundings
 from kohort.broker.coordinator.effects import (
+    ConsumerGroupRecord,
     ConsumerMemberRecord,
     ConsumerRecord,
 )
@@ -59,6 +60,8 @@ def undone(turn: Turn, group: ConsumerGroup, change: GroupChange, error: int) ->
             type(record) is ConsumerMemberRecord
             and record.value is None
             and record.member_id not in group.members
+            # Else the group that replaced it had the timer.
+            and not change.was_replaced
         ):
             turn.disarm(("session", group.group_id, record.member_id))
     if change.was_made:
@@ -66,6 +69,9 @@ def undone(turn: Turn, group: ConsumerGroup, change: GroupChange, error: int) ->
         for key in group.stop_timers():
             turn.disarm(key)
         return
+    is_bumped = any(type(record) is ConsumerGroupRecord for record in change.undo)
+    if is_bumped and not change.was_replaced:
+        turn.lasting.rebalances[group.group_id] -= 1
     group.is_stale = group.has_stale_patterns = True
     sessions.resume(turn, group)
     for member in group.members.values():

@@ -191,8 +191,7 @@ def _take_over(turn: Turn, old: ClassicGroup, new: ConsumerGroup) -> None:
     """Gives the sessions of the old group's members to the new one."""
     rebalance.stop_timer(turn, old)
     for member_id, member in old.members.items():
-        if member_id not in new.members and member.armed != NEVER:
-            turn.disarm(member.session_key)
+        # The timer of a static member that the heartbeat has replaced fires in vain.
         member.armed = NEVER
         if member_id in new.members and new.members[member_id].is_classic:
             new.members[member_id].heard_on(member.client.connection)
