@@ -199,6 +199,10 @@ class Connection(asyncio.Protocol):
         """
         return not self._is_at_eof
 
+    def forget_repeated(self) -> None:
+        """Decodes the next request in any case: its handler may decide otherwise."""
+        self._repeatable = _NOT_REPEATABLE
+
     @property
     def number(self) -> int:
         """Its number within the run; the first connection is 1."""
@@ -567,7 +571,8 @@ class Connection(asyncio.Protocol):
             self._repeatable = _NOT_REPEATABLE
             if size <= LONGEST_REPEATABLE:
                 body, event = bytes(buffer[start + 8 : end]), route.event(request)
-                self._repeatable = size, body, key_and_version, request, event
+                if event is not None:
+                    self._repeatable = size, body, key_and_version, request, event
         try:
             work = route.handle(request)
             if work is not None and next(work, DONE) is not DONE:

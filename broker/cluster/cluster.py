@@ -528,6 +528,8 @@ class Cluster:
 
     def _features_changed(self) -> None:
         self._require_min_insync_replicas()
+        for connection in self.open_connections.values():
+            connection.forget_repeated()
         self.changes += 1
         if self._storage is not None:
             self._storage.features_changed()

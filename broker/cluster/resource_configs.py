@@ -101,6 +101,8 @@ class ResourceConfigs:
 
     def _bounded(self, name: str, text: str) -> int:
         """A value within the broker's bounds, which may have changed by a restart."""
+        least: int
+        most: int
         least, most = (self._config[bound] for bound in bounds_of(name))
         value = parse(GROUP_KEYS[name], text)
         assert isinstance(value, int)

@@ -64,6 +64,7 @@ class PieceRow(TypedDict):
         "initial_delay",
         "join",
         "sync",
+        "target",
         "held",
         "unseen",
     ]

@@ -136,6 +136,8 @@ PIECES: Final[Words] = MappingProxyType(
         "initial_delay": "a window of the initial delay (KIP-134)",
         "join": "waiting for members to rejoin, and for pending members to join",
         "sync": "waiting for the leader's assignment",
+        "target": "waiting for a heartbeat to a consumer group, with which the"
+        " coordinator computes the target assignment (KIP-848)",
         "held": "a test held the group in this phase",
         "unseen": "the end of the join phase is missing from the events",
     }

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.member import Member
-
-from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.effects import EpochPartitions, GroupRecord
 from kohort.broker.coordinator.load import Found, Loading
 from kohort.broker.coordinator.state import EMPTY, STABLE

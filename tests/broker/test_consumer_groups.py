@@ -114,15 +114,17 @@ async def test_a_group_may_have_its_own_session_timeout(tmp_path: Path) -> None:
         broker.cluster.create_topic("t", 1)
         assert await configure(c, GROUP, "g", key, "60000") == 0
     lower = AT_ONCE | {"group.consumer.max.session.timeout.ms": 50_000}
-    async with Broker(lower, data_dir=tmp_path, clock="manual") as broker:
-        async with connected(broker) as client:
-            for group_id in ("g", "other"):
-                await beat(client, group_id=group_id)
-            await broker.clock.advance(46, credit_heartbeats=False)
-            assert (await described(client)).group_state == "Stable"
-            assert (await described(client, "other")).group_state == "Empty"
-            await broker.clock.advance(5, credit_heartbeats=False)
-            assert (await described(client)).group_state == "Empty"
+    async with (
+        Broker(lower, data_dir=tmp_path, clock="manual") as broker,
+        connected(broker) as client,
+    ):
+        for group_id in ("g", "other"):
+            await beat(client, group_id=group_id)
+        await broker.clock.advance(46, credit_heartbeats=False)
+        assert (await described(client)).group_state == "Stable"
+        assert (await described(client, "other")).group_state == "Empty"
+        await broker.clock.advance(5, credit_heartbeats=False)
+        assert (await described(client)).group_state == "Empty"
 
 
 async def test_the_assignment_interval_changes_at_run_time() -> None:
@@ -156,6 +158,7 @@ async def test_consumer_groups_need_their_feature() -> None:
     """Without group.version there are none, and those that exist wait."""
     async with Broker(AT_ONCE) as broker, connected(broker) as client:
         epoch = (await beat(client)).member_epoch
+        assert not (await beat(client, epoch=epoch)).error_code
         for level, kind, error in (
             (0, 2, ErrorCode.UNSUPPORTED_VERSION),
             (1, 1, ErrorCode.NONE),

@@ -9,6 +9,9 @@ from tests.wire.requests import join_group, sync_group
 from kohort.broker import connection as connections
 from kohort.broker.api_counts import ApiCounters
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
+from kohort.protocol.apis.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+)
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import BY_NAME
 
@@ -50,6 +53,37 @@ async def test_repeated_heartbeats_are_not_decoded(
         for _ in range(3):
             assert await beat(peer, member_id) == 0
     assert peer.numbers == [*range(1, before + 4)]
+
+
+async def test_repeated_heartbeats_of_consumer_groups_are_not_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each is answered; after another member has joined, by the new epoch (KIP-848)."""
+    scene = Scene(group_consumer_assignment_interval_ms=0)
+    peer, other = scene.peer(), scene.peer()
+
+    async def beat(who: Peer, member_id: str, epoch: int) -> int:
+        request = ConsumerGroupHeartbeatRequest(
+            "g",
+            member_id,
+            epoch,
+            rebalance_timeout_ms=1_000 if epoch == 0 else -1,
+            subscribed_topic_names=None if epoch else ["t"],
+            topic_partitions=None if epoch else [],
+        )
+        answer = await who.call("ConsumerGroupHeartbeat", 1, request)
+        assert not answer.error_code
+        return int(answer.member_epoch)
+
+    epoch = await beat(peer, "a", 0)
+    assert await beat(peer, "a", epoch) == epoch
+    with monkeypatch.context() as patched:
+        patched.delattr(connections, "Request")
+        assert await beat(peer, "a", epoch) == epoch
+    later = await beat(other, "b", 0)
+    with monkeypatch.context() as patched:
+        patched.delattr(connections, "Request")
+        assert await beat(peer, "a", epoch) == later > epoch
 
 
 async def test_repeated_heartbeats_see_the_group_as_it_is(scene: Scene) -> None:

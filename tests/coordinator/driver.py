@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
 
-from tests.classic_groups import classic
+from tests.classic_groups import classic, consumer
 from tests.coordinator.consumer.topics import Topics
 from tests.coordinator.invariants import Invariants
 
@@ -21,13 +21,19 @@ from kohort.broker.coordinator.effects import (
     Forget,
     GroupRecord,
     GroupTombstone,
-    HeartbeatResult,
     OffsetRecord,
     Record,
     Replies,
     completed,
 )
-from kohort.broker.coordinator.events import CommitOffsets, Event, Heartbeat, Join, Sync
+from kohort.broker.coordinator.events import (
+    CommitOffsets,
+    ConsumerHeartbeat,
+    Event,
+    Heartbeat,
+    Join,
+    Sync,
+)
 from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.offsets import COMMITTED
@@ -187,14 +193,16 @@ class Driver:
 
     def submit(self, event: Event) -> list[Effect]:
         """Submits an event, performs its effects, and fires timers that are due."""
-        heard = self._hear(event) if isinstance(event, Heartbeat) else None
+        heard = None
+        if isinstance(event, Heartbeat | ConsumerHeartbeat):
+            heard = self._hear(event)
         if isinstance(event, CommitOffsets) and event.retention_ms == -1:
             return self._commit(event)
         if isinstance(event, Join | Sync) and self._only_waits(event):
             self._fire(self.now)
             return []
         effects = self.coordinator.handle(event, self.now)
-        if isinstance(event, Heartbeat) and heard is not None:
+        if isinstance(event, Heartbeat | ConsumerHeartbeat) and heard is not None:
             assert effects == [Reply(event.token, heard)]
         self._perform(effects)
         self._fire(self.now)
@@ -232,20 +240,24 @@ class Driver:
         self._fire(self.now)
         return effects
 
-    def _hear(self, beat: Heartbeat) -> HeartbeatResult | None:
+    def _hear(self, beat: Heartbeat | ConsumerHeartbeat) -> object:
         """Sends a heartbeat on the short way, which does the same or nothing."""
-        hear = self.coordinator.short_ways.get(Heartbeat)
+        hear = self.coordinator.short_ways.get(type(beat))
         if hear is None:  # they make notices
             return None
         sessions = self._sessions()
         heard = hear(beat, self.now)
-        assert heard is None or isinstance(heard, HeartbeatResult)
         assert heard is not None or self._sessions() == sessions
         return heard
 
     def _sessions(self) -> list[float]:
-        groups = self.groups.values()
-        return [m.deadline for group in groups for m in group.members.values()]
+        groups = self.coordinator.groups.values()
+        found: list[float] = []
+        for classic_group in classic(groups).values():
+            found += [each.deadline for each in classic_group.members.values()]
+        for group in consumer(groups).values():
+            found += [each.deadline for each in group.members.values()]
+        return found
 
     def ask(self, event: Event, pending: Pending[R]) -> Pending[R]:
         """Submits a request whose reply the given token takes."""

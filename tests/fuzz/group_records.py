@@ -11,15 +11,33 @@ from tests.classic_groups import classic
 from tests.coordinator.driver import read_log
 from tests.fuzz.target import Target
 
+from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import Effect, Record
-from kohort.broker.coordinator.events import DescribeGroup, ListGroups
+from kohort.broker.coordinator.effects import (
+    ConsumerGroupRecord,
+    ConsumerMember,
+    ConsumerMemberRecord,
+    ConsumerRecord,
+    CurrentAssignment,
+    CurrentAssignmentRecord,
+    Effect,
+    Record,
+    RegularExpressionRecord,
+    TargetAssignmentRecord,
+    TargetMemberRecord,
+)
+from kohort.broker.coordinator.events import (
+    DescribeConsumerGroup,
+    DescribeGroup,
+    ListGroups,
+)
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.render import render
 from kohort.broker.notice import Notice
 from kohort.broker.runtime.effects import Append, Arm
 from kohort.broker.runtime.events import Expired
 from kohort.broker.runtime.machine import CHECK_KEY
+from kohort.broker.shards.consumer_group_records import from_log, to_log
 from kohort.broker.shards.group_records import Decoder, Encoder
 from kohort.protocol import consumer, offsets_log, records
 from kohort.protocol.messages import WireError
@@ -93,6 +111,20 @@ def _group(data: bytes) -> None:
     assert offsets_log.decode_group_metadata(encoded) == found
 
 
+def _consumer_group(data: bytes) -> None:
+    """The first byte chooses the type; Kafka's tagged fields need not come back."""
+    if not data:
+        return
+    key = _CONSUMER_KEYS[data[0] % len(_CONSUMER_KEYS)]
+    found = offsets_log.decode_consumer_group(key, data[1:])
+    assert found is not None
+    encoded = offsets_log.encode_value(found, 0)
+    assert offsets_log.decode_consumer_group(key, encoded) == found
+    record = from_log(key, found)
+    assert record is not None
+    assert from_log(*to_log(record)) == record
+
+
 def _log(data: bytes) -> None:
     """Reads a batch by both implementations, and loads its records."""
     pairs = _pairs(data)
@@ -129,8 +161,21 @@ def _load(found: list[Record]) -> None:
         again = Decoder().read(Encoder().encode([record], 0))
         assert again == [record]
         _perform(coordinator.handle(DescribeGroup(None, group_id), _NOW))
+    for group_id, group_848 in consumer_groups(coordinator):
+        again = Decoder().read(Encoder().encode([*group_848.records()], 0))
+        assert again == [*group_848.records()]
+        _perform(coordinator.handle(DescribeConsumerGroup(None, group_id), _NOW))
     _perform(coordinator.handle(ListGroups(None, (), ()), _NOW))
     coordinator.unload()
+
+
+def consumer_groups(coordinator: Coordinator) -> list[tuple[str, ConsumerGroup]]:
+    """The consumer groups with records, by id."""
+    return [
+        (group_id, group)
+        for group_id, group in coordinator.groups.items()
+        if isinstance(group, ConsumerGroup) and any(group.records())
+    ]
 
 
 def _perform(effects: list[Effect]) -> tuple[float, list[Any]]:
@@ -186,8 +231,10 @@ _KINDS: list[Callable[[bytes], None]] = [
     *map(_refusing, (_subscription, _assignment, _sticky, _cooperative)),
     *map(_refusing, (_key, _offset, _group)),
     _log,
+    # At the end, so that inputs in the corpus keep their kind.
+    _refusing(_consumer_group),
 ]
-_LOG = len(_KINDS) - 1
+_LOG = _KINDS.index(_log)
 
 
 # -- seeds and mutations
@@ -203,6 +250,27 @@ _MEMBERS = [
 ]  # fmt: skip
 _GROUP = GroupMetadataValue("consumer", 5, "range", "m0", 1_000, _MEMBERS)
 _EMPTY = GroupMetadataValue("consumer", 6, None, None, 1_000, [])
+_TOPIC_ID = bytes(range(16))
+_CONSUMER_RECORDS: list[ConsumerRecord] = [
+    ConsumerMemberRecord(
+        "c",
+        "m",
+        ConsumerMember(
+            "i", "r", "client", "/h", ["t"], "a.*", 9_000, "range",
+            (10_000, [("range", consumer.encode(_SUBSCRIPTION))]),
+        ),
+    ),
+    ConsumerGroupRecord("c", (3, 77)),
+    TargetMemberRecord("c", "m", [(_TOPIC_ID, [0, 1])]),
+    TargetAssignmentRecord("c", (3, 1_000)),
+    CurrentAssignmentRecord(
+        "c",
+        "m",
+        CurrentAssignment(3, 2, 1, [(_TOPIC_ID, [0], [2])], [(_TOPIC_ID, [1], [3])]),
+    ),
+    RegularExpressionRecord("c", "a.*", (["a", "ab"], 5, 1_000)),
+]  # fmt: skip
+_CONSUMER_KEYS = [to_log(record)[0] for record in _CONSUMER_RECORDS]
 _OFFSET = OffsetCommitValue(7, 1, "meta", 1_000, -1, bytes(range(16)))
 
 
@@ -217,6 +285,11 @@ def _some_pairs() -> Iterator[Pair]:
     for version in range(offsets_log.GROUP_METADATA_VALUE + 1):
         yield group, offsets_log.encode_value(_GROUP, version)
     yield group, offsets_log.encode_value(_EMPTY, 3)
+    for record in _CONSUMER_RECORDS:
+        logged, content = to_log(record)
+        assert content is not None
+        yield offsets_log.encode_key(logged), offsets_log.encode_value(content, 0)
+        yield offsets_log.encode_key(logged), None
     yield struct.pack(">hh", 3, 1) + b"n", b"new"
     yield offsets_log.encode_key(keys[0]), None
     yield group, None
@@ -236,6 +309,11 @@ def _seeds() -> Iterator[bytes]:
         yield bytes((_LOG,)) + _packed([(key, value)])
     yield bytes((_LOG,)) + _packed(pairs[:10])
     yield bytes((_LOG,)) + _packed(pairs[10:16])
+    yield bytes((_LOG,)) + _packed(pairs[15::2])
+    for number, record in enumerate(_CONSUMER_RECORDS):
+        _, content = to_log(record)
+        assert content is not None
+        yield bytes((_LOG + 1, number)) + offsets_log.encode_value(content, 0)
     for version in range(offsets_log.NEWEST_VALUE + 1):
         yield b"\5" + offsets_log.encode_value(_OFFSET, version)
 

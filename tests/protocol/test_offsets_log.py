@@ -11,7 +11,7 @@ import contextlib
 import json
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +207,7 @@ def current_value(data: Any) -> CurrentMemberAssignmentValue:
     )
 
 
-MESSAGES = {
+MESSAGES: dict[str, Callable[[Any], Any]] = {
     "OffsetCommitKey": lambda data: OffsetCommitKey(*data.values()),
     "OffsetCommitValue": offset_value,
     "GroupMetadataKey": lambda data: GroupMetadataKey(*data.values()),

@@ -42,7 +42,7 @@ from kohort.broker.coordinator.effects import (
 )
 from kohort.broker.coordinator.events import ConsumerHeartbeat, OwnedPartitions
 from kohort.broker.coordinator.room import Coordinating, Groups
-from kohort.broker.coordinator.state import EMPTY
+from kohort.broker.coordinator.state import EMPTY, STABLE
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Client
 from kohort.protocol.errors import ErrorCode
@@ -74,7 +74,7 @@ def heartbeat(
     else:
         turn.reply_after_appends(event.token, answer)
     if is_noticed:
-        code = answer[0] if isinstance(answer, Refusal) else ErrorCode.NONE
+        code = answer.code if isinstance(answer, Refusal) else ErrorCode.NONE
         notices.heartbeat(turn, group, event, code)
 
 
@@ -348,42 +348,48 @@ def _assignment(member: Member) -> TopicPartitions:
 def hear(
     coordinator: Coordinating, event: ConsumerHeartbeat, now: float
 ) -> ConsumerHeartbeatResult | None:
-    """Handles a heartbeat that only keeps its member alive."""
+    """Handles a heartbeat that only keeps its member alive, in a Stable group."""
     group = coordinator.groups.get(event.group_id)
-    if type(group) is not ConsumerGroup or coordinator.appends.waiting:
+    if (
+        type(group) is not ConsumerGroup
+        or group.state is not STABLE
+        or group.is_stale
+        or group.subscribers
+        or coordinator.appends.waiting
+    ):
         return None
     member = group.members.get(event.member_id)
     if (
         member is None
-        or event.member_epoch <= 0
         or event.member_epoch != group.generation_id
-        or not member.is_reconciled(group.generation_id)
-        or group.assignment_epoch != group.generation_id
-        or group.is_stale
-        or group.subscribers
         or event.subscribed_topics is not None
-        or event.subscribed_regex is not None
         or event.rebalance_timeout_ms != -1
+        or event.subscribed_regex is not None
         or event.server_assignor is not None
         or event.rack_id is not None
         or event.group_instance_id not in (None, member.group_instance_id)
-        or not _is_same_client(event, member.says)
         or member.is_muted
     ):
         return None
-    timeout = configs.session_timeout_ms(coordinator.settings, group.group_id) / 1000
-    if now + timeout < member.armed:
+    settings, known = coordinator.settings, member.alive
+    if known is None or known[0] is not event.client or known[1] is not settings:
+        if not _is_same_client(event.client, member.says):
+            return None
+        group_id = group.group_id
+        interval_ms = configs.heartbeat_interval_ms(settings, group_id)
+        member.session_timeout = configs.session_timeout_ms(settings, group_id) / 1000
+        known = event.client, settings, interval_ms
+        member.alive = known
+    deadline = now + member.session_timeout
+    if deadline < member.armed:
         return None
-    member.session_timeout = timeout
-    member.deadline = now + timeout
-    interval_ms = configs.heartbeat_interval_ms(coordinator.settings, group.group_id)
+    member.deadline = deadline
     return ConsumerHeartbeatResult(
-        ErrorCode.NONE, None, event.member_id, member.epoch, interval_ms, None
+        0, None, event.member_id, event.member_epoch, known[2], None
     )
 
 
-def _is_same_client(event: ConsumerHeartbeat, says: ConsumerMember) -> bool:
-    client = event.client
+def _is_same_client(client: Client, says: ConsumerMember) -> bool:
     return (
         client.id == says.client_id
         and client.host == says.client_host

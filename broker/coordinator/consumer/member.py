@@ -11,6 +11,7 @@ from kohort.broker.coordinator.effects import (
     CurrentAssignment,
     EpochPartitions,
 )
+from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.notice import Client, Who, make
 from kohort.broker.runtime.events import TimerKey
 
@@ -59,6 +60,8 @@ class Member:
         assigned: the partitions that it may read, with the epochs at which they were
             assigned.
         revoking: the partitions that it has to give up, likewise.
+        alive: the sender, the settings and the heartbeat interval of a heartbeat that
+            changed nothing; None before one, and after a change.
         connection: the connection of its latest join; None if unknown.
         is_muted: nothing that it sends counts as a sign of life.
         session_timeout: in seconds.
@@ -74,6 +77,7 @@ class Member:
 
     __slots__ = (
         "_identity",
+        "alive",
         "armed",
         "assigned",
         "connection",
@@ -99,6 +103,7 @@ class Member:
         self.topics: frozenset[str] = frozenset()
         self.assigned: Epochs = {}
         self.revoking: Epochs = {}
+        self.alive: tuple[Client, GroupSettings, int] | None = None
         self.connection: int | None = None
         self.is_muted = False
         self.session_timeout = 0.0
@@ -116,7 +121,7 @@ class Member:
         """Takes the subscription and the client of a record."""
         self.stated = stated
         self.topics = frozenset((stated or NEW).subscribed_topics)
-        self._identity = None
+        self._identity = self.alive = None
 
     def move(self, current: CurrentAssignment | None) -> None:
         """Takes the epochs and partitions of a record."""

@@ -25,14 +25,15 @@ def stated_by(event: ConsumerHeartbeat, before: ConsumerMember) -> ConsumerMembe
     Null fields have not changed. A heartbeat of the consumer protocol ends a member's
     use of the classic one.
     """
-    topics = event.subscribed_topics
-    timeout_ms = event.rebalance_timeout_ms
+    topics, timeout_ms = before.subscribed_topics, event.rebalance_timeout_ms
+    if event.subscribed_topics is not None and {*event.subscribed_topics} != {*topics}:
+        topics = (*sorted({*event.subscribed_topics}),)
     return ConsumerMember(
         event.group_instance_id or before.group_instance_id,
         event.rack_id or before.rack_id,
         event.client.id,
         event.client.host,
-        before.subscribed_topics if topics is None else (*sorted({*topics}),),
+        topics,
         before.subscribed_regex
         if event.subscribed_regex is None
         else event.subscribed_regex,

@@ -60,11 +60,11 @@ SLOW_TO_JOIN_NS: Final = 5_000_000_000
 """Waits for one member that are too long. A member learns of a rebalance with its next
 heartbeat, 3 s by default (heartbeat.interval.ms), and needs some time to revoke."""
 
-_HOLDABLE = {
-    Phase.JOINING: "PreparingRebalance",
-    Phase.SYNCING: "CompletingRebalance",
+_HOLDABLE: Final = {
+    Phase.JOINING: ("PreparingRebalance", "Assigning"),
+    Phase.SYNCING: ("CompletingRebalance",),
 }
-"""The state of a group in the phases in which a test can hold it."""
+"""The states of a group in the phases in which a test can hold it."""
 
 
 class Pieces:
@@ -332,7 +332,7 @@ class Rebalance:
     @property
     def is_held(self) -> bool:
         """True if a hold keeps it in its phase."""
-        return self.held_in is not None and self.held_in == _HOLDABLE.get(self.phase)
+        return self.held_in in _HOLDABLE.get(self.phase, ())
 
     def hold(self, state: str | None, at_ns: int) -> None:
         """Notes that a test holds the group in a state from now on; None: in none."""
@@ -427,6 +427,8 @@ class Rebalance:
             return "held", at_ns, ended_by, None, self.missing
         if self.is_joining:
             what = "initial_delay" if self.is_initial else "join"
+            if ended_by == "target_due":
+                what = "target"
             return what, at_ns, ended_by, None, self.missing
         return "sync", at_ns, ended_by, self.completed.get("leader"), self.missing
 

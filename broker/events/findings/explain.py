@@ -95,6 +95,9 @@ def _waits(rebalance: Account, names: Names) -> list[str]:
     delays = [p for p in rebalance.pieces if p.what == "initial_delay"]
     joins = [p for p in rebalance.pieces if p.what == "join"]
     told = []
+    targets = sum(p.duration_ns for p in rebalance.pieces if p.what == "target")
+    if targets:
+        told.append(f"waited {duration(targets)} for a heartbeat")
     if delays:
         total = duration(sum(p.duration_ns for p in delays))
         windows = f", {len(delays)} windows" if len(delays) > 1 else ""
@@ -111,7 +114,8 @@ def _waits(rebalance: Account, names: Names) -> list[str]:
         if p.ended_by == "gone" and p.member_id
     ]
     is_held = any(p.what == HELD for p in rebalance.pieces)
-    if rebalance.join_ended_by is not None and not (delays or whom or is_held):
+    is_known = rebalance.join_ended_by is not None
+    if is_known and not (delays or whom or is_held or targets):
         told.append("no wait was necessary")
     if any(p.what == UNSEEN for p in rebalance.pieces):
         told.append("the end of the wait is unknown")
@@ -126,6 +130,8 @@ def _holds(rebalance: Account) -> list[str]:
             joined_ns = rebalance.joined_ns
             is_joining = joined_ns is None or piece.until_ns <= joined_ns
             state = "PreparingRebalance" if is_joining else "CompletingRebalance"
+            if rebalance.join_ended_by == "target_due":
+                state = "Assigning"
             held[state] = held.get(state, 0) + piece.duration_ns
     return [
         f"a test held the group in {each} for {duration(ns)}"
@@ -215,11 +221,22 @@ def _leads(rebalance: Account, names: Names) -> list[str]:
     return [f"{names.of(leader)} became the leader because {why}"]
 
 
+def _followed(rebalance: Account, assignor: str) -> list[str]:
+    """The coordinator's assignment, and the members' way to it (KIP-848)."""
+    told = [f"the coordinator computed the target assignment ({assignor})"]
+    settled_ns, ended_ns = rebalance.settled_ns, rebalance.ended_ns
+    if settled_ns is not None and ended_ns is not None and settled_ns > ended_ns:
+        told.append(f"all members followed within {duration(settled_ns - ended_ns)}")
+    return told
+
+
 def _sync(rebalance: Account, names: Names) -> list[str]:
     leader = names.of(rebalance.leader) if rebalance.leader else "the leader"
     took = duration(sum(p.duration_ns for p in rebalance.pieces if p.what == "sync"))
     if rebalance.outcome is Outcome.COMPLETED:
         assignor = cut(rebalance.protocol or "")
+        if rebalance.join_ended_by == "target_due":
+            return _followed(rebalance, assignor)
         return [f"{leader} computed the assignment in {took} ({assignor})"]
     if rebalance.outcome is Outcome.EMPTIED:
         return ["the group is empty now"]
