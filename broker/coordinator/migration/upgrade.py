@@ -104,6 +104,8 @@ def upgrade(
         )
     change = Change(turn, groups, new, old, partial(_take_over, turn, old, new))
     _put(change, members, old.generation_id)
+    new.previous_state, new.listed = old.state, (*order,)
+    change.go_on()
     return change
 
 
