@@ -202,4 +202,5 @@ def _take_over(turn: Turn, old: ClassicGroup, new: ConsumerGroup) -> None:
         if member_id in new.members:
             new.members[member_id].is_muted = True
         else:
+            old.members[member_id].is_muted = False
             turn.lasting.unmute(new.group_id, member_id)
