@@ -10,7 +10,6 @@ from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.reconcile import time_revocation
 from kohort.broker.coordinator.consumer.surroundings import Surroundings
 from kohort.broker.coordinator.effects import (
-    ConsumerGroupRecord,
     ConsumerMemberRecord,
     ConsumerRecord,
 )
@@ -69,9 +68,6 @@ def undone(turn: Turn, group: ConsumerGroup, change: GroupChange, error: int) ->
         for key in group.stop_timers():
             turn.disarm(key)
         return
-    is_bumped = any(type(record) is ConsumerGroupRecord for record in change.undo)
-    if is_bumped and not change.was_replaced:
-        turn.lasting.rebalances[group.group_id] -= 1
     group.is_stale = group.has_stale_patterns = True
     sessions.resume(turn, group)
     for member in group.members.values():

@@ -104,6 +104,8 @@ def upgrade(
         )
     change = Change(turn, groups, new, old, partial(_take_over, turn, old, new))
     _put(change, members, old.generation_id)
+    new.previous_state, new.listed = old.state, (*order,)
+    change.go_on()
     return change
 
 
@@ -200,4 +202,5 @@ def _take_over(turn: Turn, old: ClassicGroup, new: ConsumerGroup) -> None:
         if member_id in new.members:
             new.members[member_id].is_muted = True
         else:
+            old.members[member_id].is_muted = False
             turn.lasting.unmute(new.group_id, member_id)

@@ -219,8 +219,9 @@ class MigrationMachine(RuleBasedStateMachine):
         if not hasattr(self, "scene"):
             return
         scene = self.scene
-        for each in [*self.consumers.values(), *self.members.values()]:
-            scene.unmute(each.member_id)
+        for name in INSTANCES:
+            scene.unmute(self.consumers[name].member_id)
+            scene.unmute(self.members[name].member_id)
         # Longer than the sessions of members that are away.
         self.go_on(25)
         groups = consumer(scene.coordinator.groups.values())
