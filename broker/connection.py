@@ -199,6 +199,10 @@ class Connection(asyncio.Protocol):
         """
         return not self._is_at_eof
 
+    def forget_repeated(self) -> None:
+        """Decodes the next request in any case: its handler may decide otherwise."""
+        self._repeatable = _NOT_REPEATABLE
+
     @property
     def number(self) -> int:
         """Its number within the run; the first connection is 1."""
@@ -564,9 +568,10 @@ class Connection(asyncio.Protocol):
             size,
         )
         if route.event is not None:
+            event = route.event(request) if size <= LONGEST_REPEATABLE else None
             self._repeatable = _NOT_REPEATABLE
-            if size <= LONGEST_REPEATABLE:
-                body, event = bytes(buffer[start + 8 : end]), route.event(request)
+            if event is not None:
+                body = bytes(buffer[start + 8 : end])
                 self._repeatable = size, body, key_and_version, request, event
         try:
             work = route.handle(request)

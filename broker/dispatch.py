@@ -94,8 +94,8 @@ class Route:
             turns of the event loop, or None.
         respond: for group APIs, converts a coordinator's result to the response.
         event: makes the event of a request that clients repeat; a request that equals
-            the one before is not decoded, and its event is submitted again. None for
-            other APIs.
+            the one before is not decoded, and its event is submitted again. It returns
+            None for a request that the handler refuses. None for other APIs.
         format: the encoding of responses.
         in_pieces: the route of requests that may take long to decode.
     """
@@ -118,7 +118,7 @@ class Route:
         self.respond: Callable[[Request, Any], None] = (
             module.respond if api.key in WITH_RESPOND else Request.finish
         )
-        self.event: Callable[[Request], GroupEvent] | None = getattr(
+        self.event: Callable[[Request], GroupEvent | None] | None = getattr(
             module, "event", None
         )
         template = getattr(module, "template", None)

@@ -21,32 +21,41 @@ _DISABLED: Final = (
 )
 
 
-def handle(request: Request) -> None:
-    """Passes the heartbeat to the group's coordinator."""
+def event(request: Request) -> ConsumerHeartbeat | None:
+    """The event of a heartbeat; None if consumer groups are disabled.
+
+    A member repeats the same heartbeat, see `Connection`.
+    """
     if not request.node.cluster.has_consumer_groups:
-        refuse(request, _DISABLED)
-        return
+        return None
     message: ConsumerGroupHeartbeatRequest = request.message
     owned = message.topic_partitions
-    request.node.submit_group_event(
-        ConsumerHeartbeat(
-            request,
-            message.group_id,
-            message.member_id,
-            message.member_epoch,
-            message.instance_id,
-            request.client,
-            message.rack_id,
-            message.rebalance_timeout_ms,
-            message.subscribed_topic_names,
-            message.subscribed_topic_regex,
-            message.server_assignor,
-            None
-            if owned is None
-            else [(each.topic_id, each.partitions) for each in owned],
-            request.version >= 1,
-        )
+    return ConsumerHeartbeat(
+        request,
+        message.group_id,
+        message.member_id,
+        message.member_epoch,
+        message.instance_id,
+        request.client,
+        message.rack_id,
+        message.rebalance_timeout_ms,
+        message.subscribed_topic_names,
+        message.subscribed_topic_regex,
+        message.server_assignor,
+        None if owned is None else [(each.topic_id, each.partitions) for each in owned],
+        request.version >= 1,
     )
+
+
+def handle(request: Request) -> None:
+    """Passes the heartbeat to the group's coordinator."""
+    wanted = event(request)
+    if wanted is None:
+        refuse(request, _DISABLED)
+    else:
+        connection = request.client.connection or 0
+        request.node.note_member(connection, wanted.group_id, wanted.member_id)
+        request.node.submit_group_event(wanted)
 
 
 def respond(request: Request, result: ConsumerHeartbeatResult) -> None:

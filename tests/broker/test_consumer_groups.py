@@ -158,6 +158,7 @@ async def test_consumer_groups_need_their_feature() -> None:
     """Without group.version there are none, and those that exist wait."""
     async with Broker(AT_ONCE) as broker, connected(broker) as client:
         epoch = (await beat(client)).member_epoch
+        assert not (await beat(client, epoch=epoch)).error_code
         for level, kind, error in (
             (0, 2, ErrorCode.UNSUPPORTED_VERSION),
             (1, 1, ErrorCode.NONE),

@@ -10,7 +10,7 @@ from tests.control.members import AT_ONCE, TOPIC, Member, produce, stable
 from tests.wire.client import connected, connections
 
 from kohort.broker.server import Broker
-from kohort.control import conditions, group_views
+from kohort.control import group_views
 from kohort.control.conditions import BrokerStoppedError, ConditionTimeout
 from kohort.control.group import Group
 from kohort.protocol.consumer import assigned_partitions
@@ -328,7 +328,7 @@ async def test_many_members_cost_a_condition_little(
         looked_at.append(assignment)
         return assigned_partitions(assignment)
 
-    monkeypatch.setattr(conditions, "assigned", counted)
+    monkeypatch.setattr(group_views, "assigned", counted)
     async with connections(broker, 30) as clients:
         members = [Member(client) for client in clients]
         group = Group(broker, "g")

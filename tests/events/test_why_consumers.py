@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.consumer.context import Scene
 from tests.coordinator.consumer.member import Consumer
-from tests.events.build import recorded
+from tests.events.build import accounted, recorded
 
 from kohort.control.why import Finding, history
 
@@ -106,3 +106,50 @@ def test_advice_is_in_the_settings_of_consumer_groups(scene: Scene) -> None:
     texts = [each.advice for each in history(recorded(scene), "g").findings]
     assert any("group.consumer.session.timeout.ms" in each for each in texts)
     assert not any(" session.timeout.ms" in each for each in texts)
+
+
+def words(scene: Scene) -> list[str]:
+    """The sentences about all rebalances."""
+    events = accounted(recorded(scene))
+    return [e["words"] for e in events if e["kind"] == "rebalance_account"]
+
+
+def test_members_reach_the_target_one_by_one() -> None:
+    """A newcomer waits for the partitions that another member gives up."""
+    scene = Scene()
+    scene.topic("t", 4)
+    (a,) = scene.settled("A")
+    scene.sleep(2_000)
+    b = scene.consumer("B", "t")
+    b.join()
+    scene.sleep(3_000)
+    a.beat()
+    scene.sleep(500)
+    a.settle()
+    scene.sleep(1_000)
+    b.beat()
+    assert words(scene)[1] == (
+        "Generation 3: B joined; the coordinator computed the assignment (uniform);"
+        " A gave up 2 partitions within 0.50 s; B waited 4.5 s for 2 partitions of A;"
+        " all members had their partitions after 4.5 s; 2 of 4 partitions moved;"
+        " 2 stayed with their owner, without a pause; 2 partitions had no reader for"
+        " up to 1.5 s (last owner A), 3.0 partition-seconds in total."
+    )
+
+
+def test_a_held_group_waits_for_the_test() -> None:
+    """In Assigning; a target assignment also waits for the next heartbeat."""
+    scene = Scene()
+    scene.topic("t", 2)
+    a, b = scene.settled("A", "B")
+    scene.hold("Assigning")
+    a.leave()
+    b.beat()
+    scene.sleep(3_000)
+    scene.release()
+    scene.sleep(1_000)
+    b.beat()
+    assert words(scene)[-1].startswith(
+        "Generation 4: A left, no reason given; a test held the group in Assigning for"
+        " 3.0 s; the coordinator computed the assignment after 4.0 s (uniform);"
+    )

@@ -129,6 +129,35 @@ def static_members(scene: Scene) -> None:
     static_restart_resumes(scene)
 
 
+def group_that_migrates(scene: Scene) -> None:
+    """Members of the one protocol replace those of the other, there and back.
+
+    KIP-848: the group is never without members, and no record is lost.
+    """
+    scene.produce(300)
+    scene.protocol = None
+    old = [scene.start(f"classic-{number}") for number in range(2)]
+    scene.until_settled()
+    scene.until_consumed()
+    for protocol, name in (("consumer", "consumer"), (None, "again")):
+        scene.protocol = protocol
+        new = []
+        for number, leaving in enumerate(old):
+            scene.produce(100)
+            new.append(scene.start(f"{name}-{number}"))
+            scene.until_settled()
+            scene.produce(100)
+            scene.close(leaving)
+            scene.until_settled()
+        scene.until_consumed()
+        old = new
+    assert scene.sent == 1100
+    scene.until_committed()
+    owners_are_alone(scene)
+    records_are_whole(scene)
+    scene.close(*scene.members)
+
+
 def static_consumers(scene: Scene) -> None:
     """KIP-848: static members come back after a close, unnoticed by others.
 

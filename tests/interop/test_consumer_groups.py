@@ -47,3 +47,8 @@ def test_group_that_changes(
 def test_static_members(play: Callable[..., None], library: Library) -> None:
     """A static member that restarts in time gets the partitions that it had."""
     play(library, "uniform", plays.static_consumers, protocol="consumer")
+
+
+def test_group_that_migrates(play: Callable[..., None], library: Library) -> None:
+    """Classic members are replaced by consumers, and these by classic ones."""
+    play(library, "range", plays.group_that_migrates, protocol="consumer")

@@ -6,6 +6,7 @@ from kohort.broker.coordinator.appends import GroupChange
 from kohort.broker.coordinator.classic import notices, rebalance, removal, sessions
 from kohort.broker.coordinator.classic.cause import Cause
 from kohort.broker.coordinator.classic.group import ClassicGroup
+from kohort.broker.coordinator.classic.member import NEVER
 from kohort.broker.coordinator.effects import GroupRecord
 from kohort.broker.coordinator.turn import Turn
 
@@ -45,4 +46,9 @@ def undone(turn: Turn, group: ClassicGroup, change: GroupChange, error: int) -> 
     removal.undone(turn, group, change, error)
     if change.was_replaced:
         sessions.keep_all_alive(turn, group.ordered())
+        for member in group.ordered():
+            if member.armed == NEVER:
+                # A muted one: its session goes on.
+                member.armed = member.deadline = max(turn.now, member.deadline)
+                turn.arm(member.session_key, member.armed)
         rebalance.go_on(turn, group)

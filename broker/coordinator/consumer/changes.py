@@ -89,6 +89,12 @@ class Change:
         self._undo.append(self.group.replay(record))
         self._records.append(record)
 
+    def go_on(self) -> None:
+        """Takes the group as it is now for the one that changes: it was upgraded."""
+        self._state = self.group.state
+        # Kafka's hash table of members has not seen their second records yet.
+        self.most_members = self.group.most_members - 1
+
     def give_up(self) -> None:
         """Takes all records back, and the notices of this change."""
         for record in reversed(self._undo):

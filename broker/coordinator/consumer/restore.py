@@ -59,6 +59,8 @@ def undone(turn: Turn, group: ConsumerGroup, change: GroupChange, error: int) ->
             type(record) is ConsumerMemberRecord
             and record.value is None
             and record.member_id not in group.members
+            # Else the group that replaced it had the timer.
+            and not change.was_replaced
         ):
             turn.disarm(("session", group.group_id, record.member_id))
     if change.was_made:

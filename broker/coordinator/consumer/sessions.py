@@ -94,3 +94,7 @@ def resume(turn: Turn, group: ConsumerGroup) -> None:
     for member in group.members.values():
         if member.armed == NEVER:
             keep_alive(turn, group, member)
+        if member.armed == NEVER:
+            # A muted one: its session goes on.
+            member.armed = member.deadline = max(turn.now, member.deadline)
+            turn.arm(member.session_key, member.armed)

@@ -56,9 +56,8 @@ def downgrade(
         if held:
             notices.partitions_gone(turn, group, member, held)
     members = [group.members[each] for each in order if each not in gone]
-    new = convert(change, members, group.generation_id, group.targets, order)
     begun = ClassicCause(cause.kind, cause.who, cause.reason, cause.culprits)
-    rebalance.prepare(turn, new, begun)
+    convert(change, members, group.generation_id, group.targets, order, begun)
     return True
 
 
@@ -76,7 +75,8 @@ def convert(
     generation_id: int,
     targets: Mapping[str, TopicPartitions],
     order: Sequence[str],
-) -> ClassicGroup:
+    cause: ClassicCause | None,
+) -> None:
     """Ends a change of a consumer group: it is a Stable classic one from now on.
 
     Args:
@@ -85,6 +85,7 @@ def convert(
         generation_id: its generation.
         targets: their assignments.
         order: the members of the old group in the order of their tombstones.
+        cause: the cause of the rebalance that follows; None if there is none.
     """
     turn, old = change.turn, change.group
     new = ClassicGroup(old.group_id, turn.now)
@@ -94,15 +95,19 @@ def convert(
         target = dict(targets.get(each.member_id, ()))
         each.assignment = assignments.encoded(target, old.topics, metadata)
         each.owned = each.assignment
-    change.end_as(new, new.record(), order)
     for member in old.members.values():
         _end_timers(turn, old, member)
     classic_sessions.keep_all_alive(turn, new.ordered())
     muted = turn.lasting.muted.get(old.group_id, ())
     for each in new.ordered():
         each.is_muted = each.member_id in muted
+    new.previous_state = old.state
     group_state(turn, new)
-    return new
+    record = new.record()
+    if cause is not None:
+        rebalance.prepare(turn, new, cause)
+    # At the end: all notices wait for the records.
+    change.end_as(new, record, order)
 
 
 def _downgraded(group: ConsumerGroup, member: Member) -> ClassicMember:

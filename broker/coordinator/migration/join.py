@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kohort.broker.coordinator.classic import join as classic
-from kohort.broker.coordinator.classic import rebalance
 from kohort.broker.coordinator.classic.cause import Cause as ClassicCause
 from kohort.broker.coordinator.consumer import (
     heartbeat,
@@ -243,12 +242,11 @@ def _join_as_last(
     targets[member_id] = targets.get(old_id, ())
     order = [member_id if each == old_id else each for each in before.order]
     result = _result(member)
-    new = downgrade.convert(
-        change, [*others, member], before.generation_id, targets, order
-    )
+    cause = None
     if is_stale:
-        who = new.members[member_id].identity
-        cause = ClassicCause("metadata_changed", who, event.reason)
-        rebalance.prepare(turn, new, cause)
+        cause = ClassicCause("metadata_changed", member.identity, event.reason)
+    downgrade.convert(
+        change, [*others, member], before.generation_id, targets, order, cause
+    )
     turn.reply_after_appends(event.token, result)
     return None

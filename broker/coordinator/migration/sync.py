@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.broker.coordinator.consumer import notices, sessions
+from kohort.broker.coordinator.consumer import sessions
 from kohort.broker.coordinator.consumer.group import ConsumerGroup, find
 from kohort.broker.coordinator.consumer.member import Member, MemberState
 from kohort.broker.coordinator.effects import SyncResult
@@ -36,7 +36,6 @@ def sync(turn: Turn, groups: Groups, event: Sync) -> None:
     assignment = assignments.encoded(member.assigned, group.topics, metadata)
     result = SyncResult(0, event.protocol_type, event.protocol_name, assignment)
     turn.reply_after_appends(event.token, result)
-    notices.member_synced(turn, group, member)
 
 
 def protocol_of(member: Member) -> tuple[str, bytes]:

@@ -104,6 +104,8 @@ def upgrade(
         )
     change = Change(turn, groups, new, old, partial(_take_over, turn, old, new))
     _put(change, members, old.generation_id)
+    new.previous_state, new.listed = old.state, (*order,)
+    change.go_on()
     return change
 
 
@@ -191,8 +193,7 @@ def _take_over(turn: Turn, old: ClassicGroup, new: ConsumerGroup) -> None:
     """Gives the sessions of the old group's members to the new one."""
     rebalance.stop_timer(turn, old)
     for member_id, member in old.members.items():
-        if member_id not in new.members and member.armed != NEVER:
-            turn.disarm(member.session_key)
+        # The timer of a static member that the heartbeat has replaced fires in vain.
         member.armed = NEVER
         if member_id in new.members and new.members[member_id].is_classic:
             new.members[member_id].heard_on(member.client.connection)
@@ -201,4 +202,5 @@ def _take_over(turn: Turn, old: ClassicGroup, new: ConsumerGroup) -> None:
         if member_id in new.members:
             new.members[member_id].is_muted = True
         else:
+            old.members[member_id].is_muted = False
             turn.lasting.unmute(new.group_id, member_id)
