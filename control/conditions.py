@@ -369,7 +369,7 @@ class IsAssigned(Condition):
             return any(self._is_right(group, member) for member in members)
         if group_views.unsynced(group):
             return False
-        counts = [_count(group, member) for member in group.members.values()]
+        counts = map(group_views.count_of, group.members.values())
         if self._partitions is not None:
             return sum(counts) == self._partitions
         return bool(group.members) and all(counts)
@@ -377,7 +377,7 @@ class IsAssigned(Condition):
     def _is_right(self, group: AnyGroup, member: AnyMember) -> bool:
         if member.member_id in group_views.unsynced(group):
             return False
-        count = _count(group, member)
+        count = group_views.count_of(member)
         return count > 0 if self._partitions is None else count == self._partitions
 
     def now(self) -> str:
@@ -567,10 +567,6 @@ def _named(group: AnyGroup, name: MemberName) -> list[AnyMember]:
     if member_id is not None:
         return [group.members[member_id]]
     return [each for each in group.members.values() if each.client.id == name]
-
-
-def _count(group: AnyGroup, member: AnyMember) -> int:
-    return sum(map(len, group_views.partitions_of(group, member).values()))
 
 
 def _called(member: AnyMember) -> str:

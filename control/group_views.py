@@ -57,6 +57,13 @@ def unsynced(group: AnyGroup) -> Container[str]:
     return group.pending_sync if isinstance(group, ClassicGroup) else ()
 
 
+def count_of(member: AnyMember) -> int:
+    """The number of a member's partitions."""
+    if isinstance(member, ClassicMember):
+        return len(assigned(member.assignment))
+    return sum(map(len, member.assigned.values()))
+
+
 def partitions_of(group: AnyGroup, member: AnyMember) -> dict[str, list[int]]:
     """The partitions of a member by topic, both in order."""
     if isinstance(member, ClassicMember):

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 Snapshot = Mapping[str, Any]
 """Response to ``GET /metrics.json``; see docs/reference/metrics.md."""

@@ -60,7 +60,7 @@ async def test_conditions_wait_for_its_members(
     await group.until(state="Stable", members=1, generation=epoch)
     await group.until_assigned("a", 3)
     await beat(client, "b")
-    with pytest.raises(ConditionTimeout, match="Reconciling.*b 0, a 3"):
+    with pytest.raises(ConditionTimeout, match=r"Reconciling.*b 0, a 3"):
         await group.until_assigned("b", timeout=0)
 
 
