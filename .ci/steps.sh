@@ -83,11 +83,12 @@ environments() {
     return "$outcome"
 }
 
-# Answers come late at random, with seeds 1 and 3: this finds flaky tests.
+# with_jitter BIN: answers come late at random, with seeds 1 and 3, which finds flaky tests.
+# They wait for one another: several at a time.
 with_jitter() {
     local jitter
     for jitter in 1:5 3:50; do
-        KOHORT_JITTER=$jitter "$bin/pytest" -q -n 6 --dist worksteal tests/client \
+        KOHORT_JITTER=$jitter "$1/pytest" -q -n 6 --dist worksteal tests/client \
             tests/groups -m "not hypothesis and not interop and not long" || return
     done
 }
