@@ -28,7 +28,7 @@ from kohort.protocol.consumer import decode_assignment
 LONGEST_REBALANCE_MS = 8_000
 LONGEST_DELAY_MS = 2_000
 PARTITIONS = 5
-FACTOR = 27 if settings().max_examples >= 50 else 10
+FACTOR = 27 if settings().max_examples >= 50 else 5
 """More sequences than examples of other tests: over 2,000 in the profile "ci"."""
 
 INSTANCES = {"A": None, "B": None, "C": "i-0", "D": "i-0", "E": "i-1", "F": None}
