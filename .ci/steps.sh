@@ -44,12 +44,16 @@ join() {
 }
 
 # installed NAME: the program of a package of that name, from Debian if it is not here.
+# Steps beside each other take turns: apt-get does not wait for another one.
 installed() {
     command -v "$1" >/dev/null && return
     local as_root=()
     [[ $EUID == 0 ]] || as_root=(sudo)
-    "${as_root[@]}" apt-get update --quiet=2 &&
-        "${as_root[@]}" apt-get install --quiet=2 --yes "$1"
+    (
+        flock 9
+        "${as_root[@]}" apt-get update --quiet=2 &&
+            "${as_root[@]}" apt-get install --quiet=2 --yes "$1"
+    ) 9>"$STEPS_FOLDER/apt.lock"
 }
 shellcheck_run() {
     installed shellcheck && shellcheck --severity=warning --external-sources .ci/run &&
@@ -83,11 +87,12 @@ environments() {
     return "$outcome"
 }
 
-# Answers come late at random, with seeds 1 and 3: this finds flaky tests.
+# with_jitter BIN: answers come late at random, with seeds 1 and 3, which finds flaky tests.
+# They wait for one another: several at a time.
 with_jitter() {
     local jitter
     for jitter in 1:5 3:50; do
-        KOHORT_JITTER=$jitter "$bin/pytest" -q -n 6 --dist worksteal tests/client \
+        KOHORT_JITTER=$jitter "$1/pytest" -q -n 4 --dist worksteal tests/client \
             tests/groups -m "not hypothesis and not interop and not long" || return
     done
 }

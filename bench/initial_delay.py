@@ -135,7 +135,7 @@ class World:
 
     def _wait(self) -> None:
         """Time passes until the next plan or timer; timers go first."""
-        timers = [deadline for deadline, _ in self.context.timers.values()]
+        timers = [*self.context.timers.values()]
         until = min([*timers, *(plan[0] for plan in self._plans[:1])])
         self.context.sleep((until - self.context.now) * 1000)
 

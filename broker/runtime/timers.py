@@ -25,6 +25,9 @@ class Timers:
         clock: the source of time and timers.
         expire: called with the key of each timer that is due, in order.
         begin: called before the due timers of one turn.
+
+    Attributes:
+        deadlines: of the timers that are set.
     """
 
     def __init__(
@@ -36,37 +39,36 @@ class Timers:
         self._clock = clock
         self._expire = expire
         self._begin = begin
-        # The current deadline of each key. Entries of the heap with another deadline
-        # are obsolete and skipped.
-        self._deadlines: dict[TimerKey, float] = {}
+        self.deadlines: dict[TimerKey, float] = {}
+        # Entries with another deadline than `deadlines` has are obsolete and skipped.
         self._heap: list[tuple[float, TimerKey]] = []
         self._timer: Timer | None = None
         self._timer_at = math.inf
 
     def arm(self, arm: Arm) -> None:
         """Sets a timer; replaces an earlier one of its key."""
-        self._deadlines[arm.key] = arm.deadline
+        self.deadlines[arm.key] = arm.deadline
         heapq.heappush(self._heap, (arm.deadline, arm.key))
         if arm.deadline < self._timer_at:
             self._schedule()
-        if len(self._heap) > 64 and len(self._heap) > 4 * len(self._deadlines):
+        if len(self._heap) > 64 and len(self._heap) > 4 * len(self.deadlines):
             # Most entries are obsolete, for example after heavy churn.
-            self._heap = [(when, key) for key, when in self._deadlines.items()]
+            self._heap = [(when, key) for key, when in self.deadlines.items()]
             heapq.heapify(self._heap)
 
     def disarm(self, disarm: Disarm) -> None:
         """Removes a timer, if it is set."""
-        self._deadlines.pop(disarm.key, None)
+        self.deadlines.pop(disarm.key, None)
 
     def stop(self) -> None:
         """Removes all timers."""
-        self._deadlines.clear()
+        self.deadlines.clear()
         self._heap.clear()
         self._schedule()
 
     def _schedule(self) -> None:
         """Sets the only timer to the first valid deadline."""
-        heap, deadlines = self._heap, self._deadlines
+        heap, deadlines = self._heap, self.deadlines
         while heap and deadlines.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         if self._timer is not None:
@@ -92,8 +94,8 @@ class Timers:
         while left and self._heap and self._heap[0][0] <= now:
             left -= 1
             when, key = heapq.heappop(self._heap)
-            if self._deadlines.get(key) == when:
-                del self._deadlines[key]
+            if self.deadlines.get(key) == when:
+                del self.deadlines[key]
                 try:
                     self._expire(key)
                 except Exception:

@@ -193,15 +193,6 @@ def test_both_ways_of_a_commit(linger_ms: int) -> None:
     assert [*groups["h"].offsets] == [("t", 0)]
 
 
-def test_a_refused_commit_changes_nothing() -> None:
-    """A group keeps its offsets if the next ones are too many for the log's batches."""
-    scene = Scene(largest=400)
-    scene.commit("g", 1)
-    assert scene.commit("g", 30).result.error_code == -1
-    assert [*scene.driver.coordinator.groups["g"].offsets] == [("t", 0)]
-    assert scene.log.written == 1
-
-
 def test_a_known_group_whose_log_cannot_be_written() -> None:
     """Its coordinator ends, and that answers the commit that waits for the log."""
     scene = Scene(linger_ms=5)

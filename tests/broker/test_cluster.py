@@ -30,7 +30,6 @@ from tests.wire.requests import (
 
 from kohort.broker.cluster.cluster import ClusterError
 from kohort.broker.server import Broker
-from kohort.control.group import Group
 from kohort.protocol.apis.k03_metadata import MetadataRequest
 from kohort.protocol.apis.k08_offset_commit import OffsetCommitRequest
 from kohort.protocol.apis.k09_offset_fetch import OffsetFetchRequest
@@ -353,17 +352,6 @@ async def test_a_group_moves_without_a_rebalance() -> None:
             assert await heartbeat(after, member_id) == 0
             request = sync_group(member_id)
             assert (await after.call("SyncGroup", 5, request)).assignment == b"mine"
-
-
-async def test_a_join_that_waits_learns_of_a_move() -> None:
-    """A join in a window is answered NOT_COORDINATOR when the group moves."""
-    async with cluster(group_initial_rebalance_delay_ms=600_000) as broker:
-        old = broker.coordinator_of("g")
-        async with connected(broker, old) as client:
-            waiting = asyncio.create_task(join(client))
-            await Group(broker, "g").until(state="PreparingRebalance", members=1)
-            broker.move_coordinator("g", elsewhere(broker, old))
-            assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
 
 
 async def test_loading_is_answered_as_kafka_answers_it() -> None:

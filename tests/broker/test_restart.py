@@ -26,7 +26,7 @@ from tests.broker.test_cluster import (
 from tests.broker.test_cluster import stable as make_stable
 from tests.broker.test_records_over_the_wire import batch, values_of
 from tests.broker.topics import delete_topic
-from tests.wire.client import WireClient, connected, connected_to, connections
+from tests.wire.client import WireClient, connected, connected_to
 from tests.wire.requests import (
     BROKER,
     TOPIC,
@@ -36,7 +36,6 @@ from tests.wire.requests import (
     describe_configs,
     fetch,
     fetch_offsets,
-    join_group,
     metadata,
     produce,
     sync_group,
@@ -44,16 +43,12 @@ from tests.wire.requests import (
 
 from kohort.broker.log.store import DataDirError
 from kohort.broker.server import Broker
-from kohort.control.group import Group
 from kohort.protocol.apis.k03_metadata import MetadataRequest
 from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
 from kohort.protocol.apis.k22_init_producer_id import InitProducerIdRequest
 from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
-
-REBALANCE_MS = 300_000
-"""The wait for a refused member that does not join."""
 
 
 def broker_on(path: Path, nodes: int = 1, **config: object) -> Broker:
@@ -106,67 +101,6 @@ async def test_a_stable_group_goes_on(tmp_path: Path, is_killed: bool) -> None:
         synced = await client.call("SyncGroup", 5, sync_group(member_id))
         assert synced.assignment == b"mine"
         assert await committed(client, "simple") == {"t": 5}
-
-
-async def test_a_group_that_is_rebalancing_comes_back_as_it_was_written(
-    tmp_path: Path,
-) -> None:
-    """As in Kafka: Stable in its old generation; waiting clients have to ask again."""
-    path = tmp_path / "data"
-    async with broker_on(path) as broker, connected(broker) as client:
-        member_id = await make_stable(client)
-        async with connected(broker) as other:
-            request = (await newcomer(other))[1]
-            await other.send("JoinGroup", 9, request)
-            await Group(broker, "g").until(state="PreparingRebalance")
-            assert await heartbeat(client, member_id) == 27
-            found = killed(path)
-    async with broker_on(found) as broker, connected(broker) as client:
-        assert (await describe(client)).group_state == "Stable"
-        assert await heartbeat(client, member_id) == 0
-
-
-async def newcomer(client: WireClient, rebalance_ms: int = 10_000) -> tuple[str, Any]:
-    """A pending id, and the join that uses it."""
-    request = join_group(rebalance_ms=rebalance_ms)
-    member_id: str = (await client.call("JoinGroup", 9, request)).member_id
-    return member_id, join_group("g", member_id, rebalance_ms=rebalance_ms)
-
-
-async def test_a_group_over_the_limit_is_forced_to_rebalance(tmp_path: Path) -> None:
-    """With a lower limit it rebalances at once, and keeps within it (KIP-389)."""
-    path = tmp_path / "data"
-    async with broker_on(path) as broker, connected(broker) as client:
-        first = await make_stable(client, rebalance_ms=REBALANCE_MS)
-        async with connected(broker) as other:
-            member_id, request = await newcomer(other, REBALANCE_MS)
-            await other.send("JoinGroup", 9, request)
-            await Group(broker, "g").until(state="PreparingRebalance")
-            leading = await join(client, "g", first, REBALANCE_MS)
-            await other.response("JoinGroup", 9)
-        assert leading.generation_id == 2
-        assert len(leading.members) == 2
-        synced = await client.call("SyncGroup", 5, sync_group(first, 2))
-        assert synced.error_code == 0
-    async with (
-        broker_on(path, group_max_size=1) as broker,
-        connections(broker, 2) as (client, other),
-    ):
-        assert (await describe(client)).group_state == "PreparingRebalance"
-        assert await heartbeat(client, first, generation_id=2) == 27
-        ids = [first, member_id]
-        joins = [join_group("g", id_, rebalance_ms=REBALANCE_MS) for id_ in ids]
-        joined = [
-            asyncio.create_task(each.call("JoinGroup", 9, request))
-            for each, request in zip((client, other), joins, strict=True)
-        ]
-        # The broker may hear of them in any order; the first one stays.
-        await asyncio.wait(joined, return_when=asyncio.FIRST_COMPLETED)
-        await broker.clock.advance(REBALANCE_MS / 1000)
-        codes = [(await answer).error_code for answer in joined]
-        assert sorted(codes) == [0, ErrorCode.GROUP_MAX_SIZE_REACHED]
-        members = (await describe(other)).members
-        assert [member.member_id for member in members] == [ids[codes.index(0)]]
 
 
 async def test_what_is_deleted_stays_deleted(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from tests.wire.client import WireClient, connected
 from tests.wire.requests import join_group
 
@@ -24,17 +22,6 @@ async def replace_a_join(broker: Broker, first: WireClient, second: WireClient) 
             await client.send("JoinGroup", 5, join)
             while (await anext(events))["kind"] != "member_joined":
                 pass
-
-
-async def test_kafka_never_answers_the_first_join() -> None:
-    """Nothing is sent on its connection until that closes."""
-    async with contextlib.AsyncExitStack() as stack:
-        async with Broker(LONG) as broker:
-            first, second = [
-                await stack.enter_async_context(connected(broker)) for _ in range(2)
-            ]
-            await replace_a_join(broker, first, second)
-        await first.is_closed()
 
 
 async def test_the_helpful_answer_to_the_first_join() -> None:

@@ -21,9 +21,6 @@ from kohort.client.producer import Producer
 KAFKA = "Apache Kafka 4.3"
 """The parameter of scenes on a node that `start_kafka` starts."""
 
-CLUSTERS = ("kohort", "kohort, 3 nodes")
-"""The parameters of scenes on kohort."""
-
 QUICK = {"heartbeat_interval_ms": 50, "retry_backoff_ms": 10, "fetch_max_wait_ms": 50}
 """Settings of consumers in scenes: short intervals."""
 
@@ -45,7 +42,7 @@ def on(*kohorts: str) -> list[Any]:
 
 def in_groups(
     classic: Mapping[str, Mapping[str, str]],
-    clusters: Sequence[str] = (*CLUSTERS, KAFKA),
+    clusters: Sequence[str] = ("kohort", KAFKA),
     fixture: str = "stage",
 ) -> pytest.MarkDecorator:
     """A mark for scenes with a `stage`, or `small`, in groups of either protocol.

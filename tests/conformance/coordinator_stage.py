@@ -155,7 +155,7 @@ class CoordinatorStage(Stage):
         if self._alarm is not None:
             self._alarm.cancel()
         if self._driver.timers:
-            deadline, _ = min(self._driver.timers.values())
+            deadline = min(self._driver.timers.values())
             self._alarm = self._loop.call_at(deadline - START, self._fire)
         answers, self._answers = self._answers, []
         for token, result in answers:

@@ -107,6 +107,7 @@ def test_it_says_what_happens() -> None:
         assert sorted(owned) == list(range(12)), shares
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "when",
     ["kohort demo", "ana joins", "a rebalance starts", "Stable", "ben crashes"],

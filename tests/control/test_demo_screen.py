@@ -104,6 +104,7 @@ async def test_each_partition_has_one_owner_in_the_picture() -> None:
         assert re.search(pattern, text, re.MULTILINE), (pattern, text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("members", "partitions", "assignor"),
     [(2, 1, "range"), (3, 48, "sticky"), (8, 20, "roundrobin")],

@@ -92,6 +92,7 @@ def test_the_command_finds_the_broker() -> None:
     assert stdin == "typed"
 
 
+@pytest.mark.long
 def test_the_story_of_a_command_that_failed(tmp_path: Path) -> None:
     """Its code is kept; stderr has each group, and the page that shows them."""
     folder = tmp_path / "of" / "run"
@@ -138,6 +139,7 @@ def test_the_end_by_a_signal() -> None:
     assert kohort("run", "sh", "-c", "kill -PIPE $$").returncode == 128 + signal.SIGPIPE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_are_the_commands(number: signal.Signals) -> None:
     """The command decides how it ends, and the broker is there until then."""
@@ -160,6 +162,7 @@ def test_signals_are_the_commands(number: signal.Signals) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the guard needs /proc")
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["it ends", "it is killed", "kohort is killed"])
 def test_no_process_stays_behind(how: str) -> None:
     """The command and its children end with the broker, also by SIGKILL."""
@@ -183,6 +186,7 @@ def test_no_process_stays_behind(how: str) -> None:
                     os.kill(each, signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_ctrl_c_counts_once() -> None:
     """A terminal sends its signal to the command, too, so it is not passed on."""
     master, slave = os.openpty()

@@ -1,7 +1,8 @@
-"""A driver of a coordinator: virtual time, timers, and a log in memory.
+"""A driver of a coordinator: the broker's clock and timers, and a log in memory.
 
 Performs effects as the broker does, checks the invariants after every event, and
-keeps records and notices. `sleep` moves the clock and fires due timers.
+keeps records and notices. `sleep` moves the clock and fires due timers. Unlike the
+broker's, it compares the short ways of events with the usual one, and holds appends.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 from tests.classic_groups import classic, consumer
 from tests.coordinator.consumer.topics import Topics
 from tests.coordinator.invariants import Invariants
+from tests.manual_clock import ManualClock
 
 from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.coordinator import Coordinator
@@ -43,6 +45,7 @@ from kohort.broker.events.render import render
 from kohort.broker.notice import Client, Notice
 from kohort.broker.runtime.effects import Append, Arm, Disarm, Reply
 from kohort.broker.runtime.events import Appended, AppendFailed, Expired, TimerKey
+from kohort.broker.runtime.timers import Timers
 from kohort.protocol.errors import ErrorCode
 
 R = TypeVar("R")
@@ -112,15 +115,16 @@ class Driver:
         self._image: TopicsImage = self.topics if topics is None else topics
         self._is_short = False
         self.coordinator = self._new_coordinator()
-        self.now = START
+        self._clock = ManualClock(START)
+        self._timers = Timers(self._clock, self._expire)
+        # The first error of a timer, and the number that fired at the present time.
+        self._failed: Exception | None = None
+        self._fired = 0
         # The numbers of members' connections.
         self.connections = itertools.count(1)
         # True while appends wait for `flush` or `refuse`; and those appends.
         self.is_holding = False
         self.held: list[Append] = []
-        # Deadline, and the order of arming for equal deadlines.
-        self.timers: dict[TimerKey, tuple[float, int]] = {}
-        self._no_earlier = float("inf")  # no timer is due earlier
         self.records: list[Record] = []
         self.notices: list[Notice] = []
         self._noticed_at: list[float] = []
@@ -133,7 +137,6 @@ class Driver:
         self.assigned: list[tuple[str, int, str, bytes]] = []
         # Set when group.max.size is lowered while groups are in use.
         self._is_lowered = False
-        self._order = itertools.count()
         self._perform(self.coordinator.start(Loading(), self.now))
 
     def _new_coordinator(self) -> Coordinator:
@@ -144,6 +147,16 @@ class Driver:
             lasting=self.lasting,
             topics=self._image,
         )
+
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._clock.now()
+
+    @property
+    def timers(self) -> dict[TimerKey, float]:
+        """The deadlines of timers."""
+        return self._timers.deadlines
 
     @property
     def groups(self) -> dict[str, ClassicGroup]:
@@ -162,8 +175,8 @@ class Driver:
         self.coordinator.settings = GroupSettings(**self._settings)
         self._is_lowered |= self.settings.max_size < before
 
-    def restart(self, **settings: int) -> None:
-        """Replaces the coordinator by one that loads the log.
+    def restart(self, away_ms: int = 0, **settings: int) -> None:
+        """Replaces the coordinator by one that loads the log, after some time.
 
         Waiting requests get no answer: their connections are gone.
         """
@@ -171,12 +184,13 @@ class Driver:
         self._settings |= settings
         self._is_lowered |= GroupSettings(**self._settings).max_size < before
         self.coordinator = coordinator = self._new_coordinator()
-        self.timers.clear()
+        self._timers.stop()
+        self._fire(away_ms / 1000)
         self.waiting.clear()
         effects = coordinator.start(read_log(self.records), self.now)
         self.invariants.check_loaded(coordinator)
         self._perform(effects)
-        self._fire(self.now)
+        self._fire()
 
     def move(self) -> None:
         """Unloads the coordinator; another one takes over the groups."""
@@ -199,13 +213,13 @@ class Driver:
         if isinstance(event, CommitOffsets) and event.retention_ms == -1:
             return self._commit(event)
         if isinstance(event, Join | Sync) and self._only_waits(event):
-            self._fire(self.now)
+            self._fire()
             return []
         effects = self.coordinator.handle(event, self.now)
         if isinstance(event, Heartbeat | ConsumerHeartbeat) and heard is not None:
             assert effects == [Reply(event.token, heard)]
         self._perform(effects)
-        self._fire(self.now)
+        self._fire()
         return effects
 
     def _only_waits(self, event: Join | Sync) -> bool:
@@ -237,7 +251,7 @@ class Driver:
             )
             assert group.offsets == offsets
             assert list(event.token.results) == [COMMITTED]  # type: ignore[attr-defined]  # a `Pending`
-        self._fire(self.now)
+        self._fire()
         return effects
 
     def _hear(self, beat: Heartbeat | ConsumerHeartbeat) -> object:
@@ -312,10 +326,10 @@ class Driver:
             self.forgotten.append(pending)
         elif isinstance(effect, Arm):
             assert effect.deadline >= self.now
-            self.timers[effect.key] = (effect.deadline, next(self._order))
-            self._no_earlier = min(self._no_earlier, effect.deadline)
+            self._timers.arm(effect)
         else:
-            del self.timers[effect.key]
+            assert effect.key in self.timers
+            self._timers.disarm(effect)
 
     def flush(self) -> None:
         """Writes the held appends."""
@@ -335,25 +349,29 @@ class Driver:
             self.coordinator, self.timers, self.waiting.keys(), self.records
         )
 
-    def _fire(self, until: float) -> None:
-        since, fired = self.now, 0
-        while self.timers and self._no_earlier <= until:
-            key = min(self.timers, key=self.timers.__getitem__)
-            deadline, _ = self.timers[key]
-            self._no_earlier = deadline
-            if deadline > until:
-                return
-            del self.timers[key]
-            fired = 0 if deadline > since else fired + 1
-            assert fired < MOST_AT_ONCE, f"{key} is armed again and again"
-            self.now = since = max(self.now, deadline)
+    def _expire(self, key: TimerKey) -> None:
+        self._fired += 1
+        try:
+            assert self._fired < MOST_AT_ONCE, f"{key} is armed again and again"
             self._perform(self.coordinator.handle(Expired(key), self.now))
+        except Exception as error:  # noqa: BLE001 - the timers would only log it
+            self._failed = self._failed or error
+
+    def _fire(self, seconds: float = 0.0) -> None:
+        """Moves the clock, and fires the timers that come due."""
+        until = self.now + seconds
+        self._fired = 0
+        is_due = True
+        while is_due:
+            before = self.now
+            is_due = self._clock.fire(until)
+            if self._failed is not None:
+                raise self._failed
+            self._fired = 0 if self.now > before else self._fired
 
     def sleep(self, ms: float) -> None:
         """Lets time pass, and fires timers as they come due."""
-        until = self.now + ms / 1000
-        self._fire(until)
-        self.now = until
+        self._fire(ms / 1000)
 
     # -- records and notices
 

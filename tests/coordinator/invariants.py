@@ -119,7 +119,7 @@ class Invariants:
     def check(
         self,
         coordinator: Coordinator,
-        timers: Mapping[TimerKey, tuple[float, int]],
+        timers: Mapping[TimerKey, float],
         waiting: AbstractSet[object],
         records: Sequence[Record],
     ) -> None:
@@ -127,7 +127,7 @@ class Invariants:
 
         Args:
             coordinator: the coordinator, after an event.
-            timers: the armed timers; their deadlines come first.
+            timers: the deadlines of the timers.
             waiting: the tokens of requests without an answer.
             records: all records so far.
         """
@@ -142,7 +142,7 @@ class Invariants:
             for member in group.members.values():
                 waits = member.satisfies_heartbeat or (is_held and member.has_joined)
                 if not waits or member.is_muted:
-                    assert timers[member.session_key][0] <= member.deadline
+                    assert timers[member.session_key] <= member.deadline
                 assert member.is_muted == (member.member_id in muted)
         _check_transactions(coordinator)
         parked.discard(None)

@@ -226,7 +226,7 @@ def test_a_static_member_that_waited_long_has_a_session(context: Context) -> Non
     context.sleep(7_000)
     context.flush()
     member_id = joining.result.member_id
-    assert context.timers["session", "g", member_id][0] == context.now + 6
+    assert context.timers["session", "g", member_id] == context.now + 6
 
 
 def test_a_static_member_whose_record_is_refused_keeps_its_old_id(

@@ -82,8 +82,7 @@ def test_static_member_is_replaced(context: Context) -> None:
 def test_sessions_start_anew(context: Context) -> None:
     """A member has its whole session again, however long it was silent before."""
     a, b = context.stable_group("A", "B", session_ms=6_000)
-    context.now += 3_600
-    context.restart()
+    context.restart(away_ms=3_600_000)
     context.sleep(3_000)
     assert a.heartbeat() == 0
     context.sleep(2_999)

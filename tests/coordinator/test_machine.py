@@ -278,8 +278,7 @@ class Clients(RuleBasedStateMachine):
     @rule(max_size=sizes, away_ms=st.sampled_from([0, 30_000]))
     def restart(self, max_size: int, away_ms: int) -> None:
         """Restarts the coordinator on its log, perhaps after some time."""
-        self.context.now += away_ms / 1000
-        self.context.restart(max_size=max_size)
+        self.context.restart(away_ms, max_size=max_size)
 
     @rule()
     def move(self) -> None:
@@ -425,10 +424,10 @@ class Lingering(Context):
         super().sleep(ms)
         self._end_window()
 
-    def restart(self, **settings: int) -> None:
+    def restart(self, away_ms: int = 0, **settings: int) -> None:
         """Replaces the coordinator; its unwritten records are lost."""
         self.held.clear()
-        super().restart(**settings)
+        super().restart(away_ms, **settings)
 
 
 class LingeringClients(Clients):

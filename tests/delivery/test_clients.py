@@ -177,16 +177,9 @@ CELLS: Final = EVERY if os.environ.get("KOHORT_DELIVERY") == "all" else covering
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Broker]:
-    """A broker that keeps the account.
-
-    With KOHORT_INTEROP_NODES it has this many nodes, and a data directory.
-    """
-    nodes = os.environ.get("KOHORT_INTEROP_NODES")
-    folder = tmp_path_factory.mktemp("data") if nodes else None
-    async with Broker(
-        CONFIG, nodes=int(nodes or 1), data_dir=folder, watch_fetches=True
-    ) as broker:
+async def broker() -> AsyncIterator[Broker]:
+    """A broker that keeps the account."""
+    async with Broker(CONFIG, watch_fetches=True) as broker:
         yield broker
 
 

@@ -46,30 +46,6 @@ def test_events_that_begin_in_the_middle(context: Context, trio: list[Member]) -
     )
 
 
-def test_a_rebalance_that_is_under_way(context: Context, trio: list[Member]) -> None:
-    """It ends, for now, with the last event."""
-    ana, ben, _ = trio
-    ana.join()
-    context.sleep(250)
-    ben.join()
-    found = history_of(context)
-    last = found.rebalances[-1]
-    assert (last.outcome, seconds(last.duration_ns)) == (Outcome.UNDER_WAY, 0.25)
-    assert "still in progress" in found.explain(last)
-
-
-def test_a_gap_is_told(context: Context, trio: list[Member]) -> None:
-    """Events that a reader missed are reported as missing."""
-    ana, *_ = trio
-    ana.join()
-    events = recorded(context)
-    lost = {**events[-1], "kind": "events_lost", "group": None, "first": 90, "last": 99}
-    found = history([*events, lost], "g")
-    assert found.facts.gaps == [(90, 99)]
-    assert not found.rebalances[-1].is_whole
-    assert "the broker's stream is missing 10 events" in found.summary()
-
-
 def test_events_that_lack_fields() -> None:
     """A missing field counts as null, as readers are asked to do."""
     kinds = ["member_joined", "member_left", "member_replaced", "partitions_changed"]

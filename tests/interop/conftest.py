@@ -22,19 +22,26 @@ RUNNING = os.environ.get("KOHORT_INTEROP_BOOTSTRAP")
 
 
 @pytest.fixture
-def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kohort | None]:
+def nodes() -> int:
+    """Nodes of the broker; `THREE_NODES` overrides it."""
+    return 1
+
+
+@pytest.fixture
+def here(
+    request: pytest.FixtureRequest, tmp_path: Path, nodes: int
+) -> Iterator[Kohort | None]:
     """A broker in this process; None if KOHORT_INTEROP_BOOTSTRAP names a running one.
 
-    With KOHORT_INTEROP_NODES it has this many nodes, and a data directory. The
-    fixture's parameter is the rest of its configuration.
+    With several nodes it has a data directory. The fixture's parameter is the rest of
+    its configuration.
     """
     if RUNNING:
         yield None
         return
     config = {"group.initial.rebalance.delay.ms": 0, **getattr(request, "param", {})}
-    nodes = os.environ.get("KOHORT_INTEROP_NODES")
-    folder = tmp_path / "data" if nodes else None
-    kohort = Kohort(Broker(config, nodes=int(nodes or 1), data_dir=folder))
+    folder = tmp_path / "data" if nodes > 1 else None
+    kohort = Kohort(Broker(config, nodes=nodes, data_dir=folder))
     try:
         yield kohort
     finally:

@@ -11,6 +11,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, TypeVar
 
+import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
     AdminClient,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
+THREE_NODES = pytest.mark.parametrize("nodes", [3], ids=["3 nodes"])
+"""A play on three nodes, which have to be told apart: coordinators and leaders."""
 PARTITIONS = 12
 # No operation takes this long even on a busy machine, and a member that fails to leave
 # stays for longer (LASTING_MS): a rebalance by session timeout alone fails the wait.

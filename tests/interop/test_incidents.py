@@ -61,17 +61,15 @@ DIAGNOSES = frozenset(
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """One broker for all tests; KOHORT_INTEROP_NODES sets its number of nodes."""
+    """One broker for all tests, of three nodes with a data directory."""
     settings = (
         "group.initial.rebalance.delay.ms=0",
         "group.min.session.timeout.ms=1000",
         "group.max.size=3",
     )
     words = [word for each in settings for word in ("--set", each)]
-    nodes = os.environ.get("KOHORT_INTEROP_NODES")
-    if nodes:
-        folder = tmp_path_factory.mktemp("broker")
-        words += ["--nodes", nodes, "--data-dir", str(folder / "data")]
+    folder = tmp_path_factory.mktemp("broker")
+    words += ["--nodes", "3", "--data-dir", str(folder / "data")]
     with serving("--http", "0", *words) as running:
         yield running
 

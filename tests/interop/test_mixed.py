@@ -46,14 +46,19 @@ def test_java(
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    ("assignor", "nodes"), [("range", 1), ("cooperative-sticky", 3)]
+)
 @pytest.mark.parametrize(
     "libraries",
     [(KOHORT, CONFLUENT, JAVA), (CONFLUENT, JAVA, KOHORT), (JAVA, KOHORT, CONFLUENT)],
     ids=_names,
 )
 def test_all_three(
-    play: Callable[..., None], libraries: tuple[Library, ...], assignor: str
+    play: Callable[..., None],
+    libraries: tuple[Library, ...],
+    assignor: str,
+    nodes: int,
 ) -> None:
     """All libraries share one group, and each of them leads it."""
     play(libraries[0], assignor, lambda scene: group_of_several(scene, *libraries))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.interop.scene import LIMIT_S
+from tests.interop.scene import LIMIT_S, THREE_NODES
 from tests.interop.transactions import (
     END,
     OUT_PARTITIONS,
@@ -142,7 +142,8 @@ def _instance(
     return member
 
 
-def test_exactly_once(play: Callable[..., None], tmp_path: Path) -> None:
+@THREE_NODES
+def test_exactly_once(play: Callable[..., None], nodes: int, tmp_path: Path) -> None:
     """Each committed count is the one before it plus one, up to the exact count."""
 
     def told(scene: Scene) -> None:

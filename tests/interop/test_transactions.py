@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.interop import transactions
+from tests.interop.scene import THREE_NODES
 from tests.workers.libraries import TRANSACTIONAL
 
 if TYPE_CHECKING:
@@ -41,8 +42,12 @@ libraries = pytest.mark.parametrize(
 
 
 @libraries
-def test_exactly_once(play: Callable[..., None], library: Library) -> None:
-    """Each record is copied once, though members come and go and transactions abort."""
+@THREE_NODES
+def test_exactly_once(play: Callable[..., None], library: Library, nodes: int) -> None:
+    """Each record is copied once, though members come and go and transactions abort.
+
+    The coordinators of transactions and groups, and the partitions, have three nodes.
+    """
     play(library, "range", transactions.exactly_once, partitions=PARTITIONS)
 
 

@@ -15,6 +15,7 @@ from tests.log.storage import temporary_folder
 from tests.log.test_directory import no_file_above
 
 from kohort.broker.log import files
+from kohort.broker.log.checkpoints import CLEAN_SHUTDOWN
 from kohort.broker.log.lookup import find_offset
 from kohort.broker.log.results import HIGH_WATERMARK, FoundOffset
 from kohort.broker.log.store import DataDirError, StorageError
@@ -250,3 +251,35 @@ def test_an_error_of_the_disk(
     life.crash()
     life.start()
     assert life.offsets() == [0, 1]
+
+
+def test_a_partition_that_cannot_be_closed(
+    live: Callable[..., Life],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One log line names it; the stop is not clean, so the next start recovers."""
+    life = live()
+    life.send()
+    failures = iter([OSError(5, "Input/output error")])
+
+    class Door:
+        """The os module, whose first flush fails."""
+
+        def __getattr__(self, name: str) -> Any:
+            return flush if name == "fdatasync" else getattr(os, name)
+
+    def flush(descriptor: int) -> None:
+        for error in failures:
+            raise error
+        os.fdatasync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "os", Door())
+        life.stop()
+    said = capsys.readouterr().err
+    assert said.count("log_close_failed") == 1
+    assert '"partition": "t-0"' in said
+    assert not (life.path.parent / CLEAN_SHUTDOWN).exists()
+    life.start()
+    assert life.offsets() == [0]

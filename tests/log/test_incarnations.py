@@ -263,14 +263,21 @@ def test_a_stray_that_is_there_already(root: Path) -> None:
         shutil.copytree(root / "kept", told.path / "t-0")
 
 
-def test_a_partition_that_is_missing(root: Path) -> None:
-    """A topic is not restored without a partition whose records were flushed."""
+def test_a_partition_that_is_missing(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A topic is not restored without a partition whose records were flushed.
+
+    An empty one begins anew, with a log line.
+    """
     told = Incarnations(root, "t")
     told.create(FIRST_ID, 2)
     told.produce(1, 1)
     told.data.close()
     shutil.rmtree(told.path / "t-0")
+    capsys.readouterr()
     told.check(told.path)
+    assert capsys.readouterr().err.count("partition_missing") == 1
     shutil.rmtree(told.path / "t-1")
     with pytest.raises(DataDirError, match="t-1 is missing, and had been flushed up"):
         told.check(told.path)

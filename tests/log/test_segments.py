@@ -247,8 +247,10 @@ def test_producers_that_expire_while_it_is_down(live: Callable[..., Life]) -> No
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "another byte", "version"])
-def test_snapshots_that_are_lost(live: Callable[..., Life], damage: str) -> None:
-    """The log has the same information, as long as it exists."""
+def test_snapshots_that_are_lost(
+    live: Callable[..., Life], damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log has the same information, as long as it exists; a log line tells."""
     life = live(segment_bytes=300)
     for sequence in range(9):
         life.produce(sequence)
@@ -263,6 +265,7 @@ def test_snapshots_that_are_lost(live: Callable[..., Life], damage: str) -> None
         if damage != "missing":
             snapshot.write_bytes(b"" if damage == "empty" else data)
     life.start()
+    assert ("snapshot_not_used" in capsys.readouterr().err) == (damage != "missing")
     assert life.produce(4) == (0, 4, True)
     assert life.produce(9) == (0, 9, False)
 

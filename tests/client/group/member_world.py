@@ -393,7 +393,7 @@ class World:
         until = self.now + ms / 1000
         for _ in range(MOST_EVENTS):
             ours = self._heap[0][0] if self._heap else math.inf
-            when = min([ours, *(row[0] for row in self.context.timers.values())])
+            when = min([ours, *self.context.timers.values()])
             if when > until:
                 break
             self.context.sleep(max(when - self.now, 0) * 1000)

@@ -27,7 +27,7 @@ MODES: dict[str, list[tuple[str, ...]]] = {
 """The assignors of members, also during a migration to cooperative."""
 
 MOST = 6
-EXAMPLES = 150 if settings().max_examples >= 50 else 10
+EXAMPLES = 150 if settings().max_examples >= 50 else 5
 """Sequences of each mode, which take a fifth of a second each; more with profile ci."""
 
 CALM_MS = 420_000

@@ -123,12 +123,7 @@ CLOSED = "the consumer is being closed"
 TABLE = [
     # -- a member joins
     Row("kohort", scripts.comes_first, [FIRST]),
-    Row("aiokafka", scripts.comes_first, [FIRST]),
-    Row("librdkafka", scripts.comes_first, [FIRST]),
-    Row("kafka-python", scripts.comes_first, [FIRST]),
     Row("kohort", scripts.comes_second, [JOINED]),
-    Row("aiokafka", scripts.comes_second, [JOINED]),
-    Row("librdkafka", scripts.comes_second, [JOINED]),
     Row("kafka-python", scripts.comes_second, [JOINED]),
     Row("kohort", scripts.comes_static, [STATIC]),
     Row("librdkafka", scripts.comes_static, [STATIC]),
@@ -141,9 +136,7 @@ TABLE = [
     Row("kohort", scripts.comes_before_another, [JOINED]),
     # -- a member leaves
     Row("kohort", scripts.closes, [_left(CLOSED)]),
-    Row("aiokafka", scripts.closes, [LEFT]),
     Row("librdkafka", scripts.closes, [LEFT]),
-    Row("kafka-python", scripts.closes, [LEFT]),
     Row("librdkafka", scripts.closes_last, [LAST]),
     Row("kohort", scripts.unsubscribes, [_left("the consumer has unsubscribed")]),
     Row("librdkafka", scripts.unsubscribes, [LEFT]),
@@ -171,12 +164,10 @@ TABLE = [
     ),
     # -- a member rejoins
     Row("kohort", scripts.subscribes_anew, [CHANGED]),
-    Row("aiokafka", scripts.subscribes_anew, [CHANGED]),
     Row("librdkafka", scripts.subscribes_anew, [CHANGED]),
     Row("kohort", scripts.finds_a_topic, [CHANGED]),
     Row("librdkafka", scripts.finds_a_topic, [CHANGED]),
     Row("kohort", scripts.finds_partitions, [LED]),
-    Row("aiokafka", scripts.finds_partitions, [LED]),
     Row("librdkafka", scripts.finds_partitions, [LED]),
     Row("kohort", scripts.leader_wants_one, [LED]),
     Row(
