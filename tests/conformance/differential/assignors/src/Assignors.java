@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -104,12 +105,13 @@ public class Assignors {
             .setSubscribedTopicNames(strings(command.get("topics")))
             .build();
         String replaced = group.staticMemberId(instanceId);
+        SubscriptionType type = typeWith(member, replaced);
         var builder = new TargetAssignmentBuilder.ConsumerTargetAssignmentBuilder(
                 "group", 1, assignors.get(command.get("assignor").asText()))
             .withTime(Time.SYSTEM)
             .withMembers(group.members())
             .withStaticMembers(group.staticMembers())
-            .withSubscriptionType(SubscriptionType.valueOf(command.get("type").asText()))
+            .withSubscriptionType(type)
             .withTargetAssignment(group.targetAssignment())
             .withInvertedTargetAssignment(group.invertedTargetAssignment())
             .withMetadataImage(topics)
@@ -141,6 +143,17 @@ public class Assignors {
             all.put(each, partitions);
         });
         return Map.of("assignment", all, "records", records, "order", new ArrayList<>(records.keySet()));
+    }
+
+    /** The type of the group after a member's change. */
+    private SubscriptionType typeWith(ConsumerGroupMember member, String replaced) {
+        Set<Set<String>> subscriptions = new HashSet<>(Set.of(member.subscribedTopicNames()));
+        group.members().forEach((id, other) -> {
+            if (!id.equals(member.memberId()) && !id.equals(replaced)) {
+                subscriptions.add(other.subscribedTopicNames());
+            }
+        });
+        return subscriptions.size() == 1 ? SubscriptionType.HOMOGENEOUS : SubscriptionType.HETEROGENEOUS;
     }
 
     private static String text(JsonNode node) {
