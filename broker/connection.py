@@ -568,11 +568,11 @@ class Connection(asyncio.Protocol):
             size,
         )
         if route.event is not None:
+            event = route.event(request) if size <= LONGEST_REPEATABLE else None
             self._repeatable = _NOT_REPEATABLE
-            if size <= LONGEST_REPEATABLE:
-                body, event = bytes(buffer[start + 8 : end]), route.event(request)
-                if event is not None:
-                    self._repeatable = size, body, key_and_version, request, event
+            if event is not None:
+                body = bytes(buffer[start + 8 : end])
+                self._repeatable = size, body, key_and_version, request, event
         try:
             work = route.handle(request)
             if work is not None and next(work, DONE) is not DONE:

@@ -19,18 +19,16 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kohort.broker.coordinator.state import STABLE, GroupState
-from kohort.broker.events.render import assigned
 from kohort.control import group_views
 from kohort.control.group_members import MemberName, listed, rows_of
 from kohort.control.states import state_named
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.group import ClassicGroup
-    from kohort.broker.coordinator.classic.member import Member
     from kohort.broker.events.delivery.values import Open
     from kohort.broker.events.seen import Seen
     from kohort.broker.notice import Notice
     from kohort.broker.server import Broker
+    from kohort.control.group_views import AnyGroup, AnyMember
     from kohort.control.why import History
 
 PATIENCE_S: Final = 10.0
@@ -154,7 +152,7 @@ class Condition:
         return f"group {self.group.group_id!r}"
 
     @property
-    def found(self) -> ClassicGroup | None:
+    def found(self) -> AnyGroup | None:
         """The group, if it exists."""
         return group_views.found(self.group.broker, self.group.group_id)
 
@@ -173,7 +171,7 @@ class Condition:
             return "the group does not exist"
         text = f"it is {group.state} in generation {group.generation_id}, with "
         text += _many(len(group.members), "member")
-        names = [_called(member) for member in group.ordered()]
+        names = [_called(member) for member in group_views.members_of(group)]
         return f"{text}: {listed(names)}" if names else text
 
     def story(self) -> str:
@@ -369,17 +367,17 @@ class IsAssigned(Condition):
         if self._member is not None:
             members = _named(group, self._member)
             return any(self._is_right(group, member) for member in members)
-        if group.pending_sync:
+        if group_views.unsynced(group):
             return False
-        counts = map(_count, group.members.values())
+        counts = map(group_views.count_of, group.members.values())
         if self._partitions is not None:
             return sum(counts) == self._partitions
         return bool(group.members) and all(counts)
 
-    def _is_right(self, group: ClassicGroup, member: Member) -> bool:
-        if member.member_id in group.pending_sync:
+    def _is_right(self, group: AnyGroup, member: AnyMember) -> bool:
+        if member.member_id in group_views.unsynced(group):
             return False
-        count = _count(member)
+        count = group_views.count_of(member)
         return count > 0 if self._partitions is None else count == self._partitions
 
     def now(self) -> str:
@@ -558,10 +556,10 @@ def _whose(name: MemberName | None) -> str:
     return repr(name if isinstance(name, str) else name.member_id)
 
 
-def _named(group: ClassicGroup, name: MemberName) -> list[Member]:
+def _named(group: AnyGroup, name: MemberName) -> list[AnyMember]:
     """The members that match a name; a function is called after all have synced."""
     if callable(name):
-        rows = [] if group.pending_sync else rows_of(group)
+        rows = [] if group_views.unsynced(group) else rows_of(group)
         return [group.members[row.member_id] for row in rows if name(row)]
     if not isinstance(name, str):
         name = name.member_id
@@ -571,11 +569,7 @@ def _named(group: ClassicGroup, name: MemberName) -> list[Member]:
     return [each for each in group.members.values() if each.client.id == name]
 
 
-def _count(member: Member) -> int:
-    return len(assigned(member.assignment))
-
-
-def _called(member: Member) -> str:
+def _called(member: AnyMember) -> str:
     name = member.group_instance_id or member.client.id or member.member_id
     return name if name == member.member_id else f"{name} ({member.member_id})"
 

@@ -40,11 +40,11 @@ from kohort.control.held_back import waiting
 from kohort.control.power import PowerError, UnknownGroupError, next_node
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.group import ClassicGroup
     from kohort.broker.coordinator.events import Command
     from kohort.broker.events.delivery.values import Delivery
     from kohort.broker.server import Broker
     from kohort.broker.shards.group_shard import GroupShard
+    from kohort.control.group_views import AnyGroup
     from kohort.control.why import History
 
 
@@ -100,7 +100,7 @@ class Group(GroupVerbs):
         return shards.for_id(self.group_id) if len(shards) else None
 
     @property
-    def _found(self) -> ClassicGroup | None:
+    def _found(self) -> AnyGroup | None:
         return group_views.found(self.broker, self.group_id)
 
     @property
@@ -156,7 +156,7 @@ class Group(GroupVerbs):
             generation=self.generation,
             protocol_type=None if group is None else group.protocol_type,
             protocol=None if group is None else group.protocol_name,
-            leader=None if group is None else group.leader,
+            leader=getattr(group, "leader", None),
             coordinator=self.coordinator,
             held=cast(Any, self.held),  # as `hold` checks
             max_size=self.max_size,
@@ -170,7 +170,7 @@ class Group(GroupVerbs):
     def _member(self, member: MemberName | None, named: Named) -> MemberRow:
         return find(self._existing(), member, **named)
 
-    def _existing(self) -> ClassicGroup:
+    def _existing(self) -> AnyGroup:
         group = self._found
         if group is not None:
             return group

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from kohort.broker.coordinator.classic.group import ClassicGroup
-from kohort.broker.coordinator.classic.member import Member
+from kohort.broker.coordinator.classic.member import Member as ClassicMember
 from kohort.broker.notice import Who
-from kohort.control.group_views import by_topic
+from kohort.control.group_views import AnyGroup, AnyMember, members_of, partitions_of
 
 MOST_LISTED = 10
 """Most names that an error lists."""
@@ -56,10 +56,10 @@ class GroupShown:
     Attributes:
         group: its id.
         state: Kafka's name; "Dead": the group is unknown, so far.
-        generation: -1 for an unknown group.
+        generation: -1 for an unknown group; of a consumer group (KIP-848) its epoch.
         protocol_type: as its members joined with.
         protocol: the assignor, for consumers.
-        leader: the member id of the leader.
+        leader: the member id of the leader; consumer groups have none.
         coordinator: the id of a node; -1 for none.
         held: the state in which it is held; None: it is not.
         max_size: its limit; None: that of group.max.size.
@@ -75,7 +75,10 @@ class GroupShown:
     protocol: str | None
     leader: str | None
     coordinator: int
-    held: Literal["PreparingRebalance", "CompletingRebalance"] | None
+    held: (
+        Literal["PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"]
+        | None
+    )
     max_size: int | None
     rebalances: int
     members: list[MemberRow]
@@ -87,22 +90,25 @@ MemberName = str | MemberRow | Callable[[MemberRow], object]
 order; or one of `Group.members`; or a function that is true for one of them."""
 
 
-def rows_of(group: ClassicGroup) -> list[MemberRow]:
+def rows_of(group: AnyGroup) -> list[MemberRow]:
     """The members of a group, in Kafka's order."""
-    return [_row(member) for member in group.ordered()]
+    return [_row(group, member) for member in members_of(group)]
 
 
-def pending_rows_of(group: ClassicGroup) -> list[MemberRow]:
-    """The pending members of a group."""
+def pending_rows_of(group: AnyGroup) -> list[MemberRow]:
+    """The pending members of a group; consumer groups have none."""
+    if not isinstance(group, ClassicGroup):
+        return []
     return [_pending_row(each.identity) for each in group.pending_members.values()]
 
 
-def _row(member: Member) -> MemberRow:
+def _row(group: AnyGroup, member: AnyMember) -> MemberRow:
     waits_for: Literal["join", "sync"] | None = None
-    if member.join_token is not None:
-        waits_for = "join"
-    elif member.sync_token is not None:
-        waits_for = "sync"
+    if isinstance(member, ClassicMember):
+        if member.join_token is not None:
+            waits_for = "join"
+        elif member.sync_token is not None:
+            waits_for = "sync"
     return MemberRow(
         member.member_id,
         member.group_instance_id,
@@ -110,7 +116,7 @@ def _row(member: Member) -> MemberRow:
         member.client.host,
         is_muted=member.is_muted,
         waits_for=waits_for,
-        assignment=by_topic(member.assignment),
+        assignment=partitions_of(group, member),
     )
 
 
@@ -121,7 +127,7 @@ def _pending_row(who: Who) -> MemberRow:
 
 
 def find(
-    group: ClassicGroup,
+    group: AnyGroup,
     name: MemberName | None = None,
     *,
     member_id: str | None = None,
@@ -180,7 +186,7 @@ def _fits(
     return all(getattr(row, key) == value for key, value in wanted.items())
 
 
-def _no_member(group: ClassicGroup, said: str) -> str:
+def _no_member(group: AnyGroup, said: str) -> str:
     rows = [*rows_of(group), *pending_rows_of(group)]
     none = f"group {group.group_id!r} has no member"
     none += f" {said}" if said else " that matches the function"
@@ -189,7 +195,7 @@ def _no_member(group: ClassicGroup, said: str) -> str:
     return f"{none}; its members are: {listed(map(_shown, rows))}"
 
 
-def _several(group: ClassicGroup, found: Sequence[MemberRow], said: str) -> str:
+def _several(group: AnyGroup, found: Sequence[MemberRow], said: str) -> str:
     fit = f"{said} matches" if said else "the function matches"
     fit += f" {len(found)} members of group {group.group_id!r}"
     return f"{fit}: {listed(map(_shown, found))}"

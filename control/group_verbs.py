@@ -26,7 +26,9 @@ else:
     MemberName = Name  # HTTP and the command line know names only
 
 
-HeldState = Annotated[str, ("PreparingRebalance", "CompletingRebalance")]
+HeldState = Annotated[
+    str, ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+]
 MaxSize = Annotated[int, range(1, 2**31)]
 
 
@@ -181,10 +183,14 @@ class GroupVerbs(CoordinatedVerbs):
         members whose requests wait do not expire. Another hold replaces this one. The
         group need not exist yet.
 
+        Heartbeats of a consumer group (KIP-848) are answered, and its sessions run, but
+        its members get and give up no partitions.
+
         Args:
             state: PreparingRebalance (joins wait) or CompletingRebalance (syncs wait);
-                by default the one of the two that the group is in, else
-                PreparingRebalance.
+                of a consumer group Assigning (it gets no target assignment) or
+                Reconciling (members keep their partitions). By default the one of the
+                two that the group is in, else the first.
 
         Raises:
             PowerError: a group cannot be held in that state.

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Self
 
 from kohort.broker.coordinator.appends import committed_offsets
-from kohort.broker.coordinator.classic.group import ClassicGroup, find
+from kohort.broker.coordinator.classic.group import ClassicGroup
+from kohort.broker.coordinator.classic.member import Member as ClassicMember
+from kohort.broker.coordinator.consumer.group import ConsumerGroup
+from kohort.broker.coordinator.consumer.member import Member as ConsumerMember
 from kohort.broker.events.render import assigned
+from kohort.broker.runtime.java_hash import in_timeline
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.member import Member
     from kohort.broker.coordinator.committed import OffsetEntry
     from kohort.broker.coordinator.coordinator import Coordinator
     from kohort.broker.events.delivery.partition import PartitionDelivery
@@ -29,10 +32,49 @@ def coordinator_of(broker: Broker, group_id: str) -> Coordinator | None:
     return None if driver is None else driver.coordinator
 
 
-def found(broker: Broker, group_id: str) -> ClassicGroup | None:
+AnyGroup = ClassicGroup | ConsumerGroup
+AnyMember = ClassicMember | ConsumerMember
+
+
+def found(broker: Broker, group_id: str) -> AnyGroup | None:
     """The group in its coordinator; None if it does not exist."""
     coordinator = coordinator_of(broker, group_id)
-    return None if coordinator is None else find(coordinator.groups, group_id)
+    group = None if coordinator is None else coordinator.groups.get(group_id)
+    assert group is None or isinstance(group, AnyGroup)
+    return group
+
+
+def members_of(group: AnyGroup) -> list[AnyMember]:
+    """The members of a group, in Kafka's order."""
+    if isinstance(group, ClassicGroup):
+        return [*group.ordered()]
+    ordered = in_timeline(group.members, group.most_members)
+    return [group.members[member_id] for member_id in ordered]
+
+
+def unsynced(group: AnyGroup) -> Container[str]:
+    """The ids of members that have not asked for their assignment yet."""
+    return group.pending_sync if isinstance(group, ClassicGroup) else ()
+
+
+def count_of(member: AnyMember) -> int:
+    """The number of a member's partitions."""
+    if isinstance(member, ClassicMember):
+        return len(assigned(member.assignment))
+    return sum(map(len, member.assigned.values()))
+
+
+def partitions_of(group: AnyGroup, member: AnyMember) -> dict[str, list[int]]:
+    """The partitions of a member by topic, both in order."""
+    if isinstance(member, ClassicMember):
+        return _by_topic(member.assignment)
+    assert isinstance(group, ConsumerGroup)
+    topics = {}
+    for topic_id, partitions in member.assigned.items():
+        image = group.topics.with_id(topic_id)
+        if image is not None:
+            topics[image.name] = sorted(partitions)
+    return dict(sorted(topics.items()))
 
 
 def committed(broker: Broker, group_id: str) -> dict[Partition, int]:
@@ -177,21 +219,21 @@ def assignment(broker: Broker, group_id: str) -> dict[str, dict[str, list[int]]]
     group = found(broker, group_id)
     if group is None:
         return {}
-    members = [*group.ordered()]
+    members = members_of(group)
     times = Counter(map(_name, members))
     return {
-        _name(member) if times[_name(member)] == 1 else member.member_id: by_topic(
-            member.assignment
+        _name(member) if times[_name(member)] == 1 else member.member_id: (
+            partitions_of(group, member)
         )
         for member in members
     }
 
 
-def _name(member: Member) -> str:
+def _name(member: AnyMember) -> str:
     return member.group_instance_id or member.client.id or member.member_id
 
 
-def by_topic(data: bytes) -> dict[str, list[int]]:
+def _by_topic(data: bytes) -> dict[str, list[int]]:
     """The partitions of an assignment by topic, both in order."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(assigned(data)):

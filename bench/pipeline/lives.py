@@ -324,7 +324,7 @@ class Life:
         self.kind = kind
         self.seconds = seconds
         self.random = random.Random(seed)
-        settings = {"max_size": kind.most} if kind.most else {}
+        settings: dict[str, Any] = {"max_size": kind.most} if kind.most else {}
         self.context = _Told(
             initial_rebalance_delay_ms=kind.delay_ms,
             min_session_timeout_ms=1_000,

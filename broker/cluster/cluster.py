@@ -624,7 +624,8 @@ class Node:
         submit_transaction_event: the same for the coordinator of a transactional id.
         commit_refused: publishes that offsets were refused before they reached a
             coordinator.
-        note_sync: notes the connection of a member's SyncGroup.
+        note_member: notes the connection of a member, by its SyncGroup or the heartbeat
+            of a consumer group.
         connection_closed: publishes that the connection of members is closed.
         fetch_sessions: its fetch sessions (KIP-227).
         has_producer_ids: whether it hands out producer ids. A node of Kafka has none
@@ -642,7 +643,7 @@ class Node:
         self.submit_group_event = partial(cluster.shards.submit, node_id)
         self.submit_transaction_event = partial(cluster.transactions.submit, node_id)
         self.commit_refused = partial(cluster.shards.commit_refused, node_id)
-        self.note_sync = cluster.shards.disconnections.synced
+        self.note_member = cluster.shards.disconnections.heard
         self.connection_closed = cluster.shards.connection_closed
         self.counters: ApiCounters | None = None
         self.started_with: Mapping[str, str] = {}

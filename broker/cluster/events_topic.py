@@ -21,6 +21,7 @@ from kohort.broker import telemetry
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.member import Protocols
+from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.group import Group
 from kohort.broker.events.bus import Events, Reader
 from kohort.broker.events.remembered import REMEMBERED
@@ -251,6 +252,8 @@ def _reads(group: Group | None) -> bool:
     """Returns whether a group subscribes to the topic or has committed to it."""
     if group is not None and any(topic == EVENTS_TOPIC for topic, _ in group.offsets):
         return True
+    if isinstance(group, ConsumerGroup):
+        return EVENTS_TOPIC in group.subscribed_topics()
     return isinstance(group, ClassicGroup) and any(
         _subscribes(member.protocols) for member in group.members.values()
     )

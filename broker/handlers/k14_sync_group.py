@@ -23,7 +23,7 @@ _SLICE = 500
 def handle(request: Request) -> Work | None:
     """Passes the sync to the group's coordinator."""
     message: SyncGroupRequest = request.message
-    request.node.note_sync(
+    request.node.note_member(
         request.client.connection or 0, message.group_id, message.member_id
     )
     if message.assignments:

@@ -53,6 +53,8 @@ def handle(request: Request) -> None:
     if wanted is None:
         refuse(request, _DISABLED)
     else:
+        connection = request.client.connection or 0
+        request.node.note_member(connection, wanted.group_id, wanted.member_id)
         request.node.submit_group_event(wanted)
 
 

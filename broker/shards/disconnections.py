@@ -1,8 +1,8 @@
 """Members whose connections were closed: published as ``member_disconnected``.
 
-A classic member that ends without a LeaveGroup (a crash, or any static member) stays
-in its group until its session expires. Its process closes the connection at once, so
-this shows when it stopped reading, and in which way: a member that hangs keeps the
+A member that ends without leaving (a crash, or a static member of a classic group)
+stays in its group until its session expires. Its process closes the connection at once,
+so this shows when it stopped reading, and in which way: a member that hangs keeps the
 connection open.
 """
 
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 from kohort.broker.notice import Notice
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.group import ClassicGroup
-    from kohort.broker.coordinator.classic.member import Member
+    from kohort.broker.coordinator.classic.member import Member as ClassicMember
+    from kohort.broker.coordinator.consumer.member import Member as ConsumerMember
+    from kohort.broker.coordinator.group import Group
 
 MOST_MEMBERS: Final = 1_000
 """Members remembered per connection; a client has one. The oldest are dropped."""
@@ -24,12 +25,15 @@ MOST_AWAY: Final = 10_000
 
 _Key = tuple[str, str]
 """Group id, member id."""
-Find = Callable[[str, str], "tuple[int, ClassicGroup, Member] | None"]
+Find = Callable[[str, str], "tuple[int, Group, ClassicMember | ConsumerMember] | None"]
 """Finds a member by the two: its coordinator's node, its group, and itself."""
 
 
 class Disconnections:
-    """Notes the connection of each member's last SyncGroup, and when that closes.
+    """Notes the connection of each member, and when that closes.
+
+    It is that of a classic member's last SyncGroup, or of a heartbeat of a consumer
+    group (KIP-848).
 
     Args:
         find: finds a member.
@@ -43,8 +47,8 @@ class Disconnections:
         # The connection, and when it was closed.
         self._away: dict[_Key, tuple[int, float]] = {}
 
-    def synced(self, connection: int, group_id: str, member_id: str) -> None:
-        """Notes that a member sent a SyncGroup on a connection."""
+    def heard(self, connection: int, group_id: str, member_id: str) -> None:
+        """Notes that a member sent such a request on a connection."""
         members = self._members.get(connection)
         if members is None:
             members = self._members[connection] = {}

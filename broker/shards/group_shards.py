@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kohort.broker import telemetry
 from kohort.broker.coordinator.effects import Result, refused
@@ -29,8 +29,8 @@ from kohort.broker.topics.topic import OFFSETS_TOPIC, Topic
 from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kohort.broker.coordinator.classic.group import ClassicGroup
-    from kohort.broker.coordinator.classic.member import Member
+    from kohort.broker.coordinator.classic.member import Member as ClassicMember
+    from kohort.broker.coordinator.consumer.member import Member as ConsumerMember
     from kohort.broker.coordinator.group import Group
     from kohort.broker.coordinator.load import Loading
     from kohort.broker.log.ended_transactions import EndMarker
@@ -281,12 +281,10 @@ class GroupShards(Shards["GroupShard"]):
 
     def _find_member(
         self, group_id: str, member_id: str
-    ) -> tuple[int, ClassicGroup, Member] | None:
+    ) -> tuple[int, Group, ClassicMember | ConsumerMember] | None:
         """A member, its group, and the node of its coordinator."""
-        from kohort.broker.coordinator.classic.group import find
-
         shard = self._of_group.get(group_id)
-        group = None if shard is None else find(shard.groups, group_id)
+        group: Any = None if shard is None else shard.groups.get(group_id)
         member = None if group is None else group.members.get(member_id)
         if shard is None or group is None or member is None:
             return None

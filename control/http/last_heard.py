@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from kohort.broker.clock import ns
 from kohort.broker.cluster.cluster import Cluster
-from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.member import NEVER
+from kohort.broker.coordinator.classic.member import Member as ClassicMember
+from kohort.control.group_views import AnyGroup, AnyMember
 
 MOST_ROWS: Final = 5_000
 """Most members of one sample; the others come with the next one."""
@@ -45,7 +46,7 @@ class LastHeard:
         for group in self._found():
             for member in group.members.values():
                 # Before its first answer a member sends no heartbeats.
-                if member.is_new or member.deadline == NEVER:
+                if _waits_to_join(member) or member.deadline == NEVER:
                     continue
                 key = group.group_id, member.member_id
                 # While the clock is moved, members are credited with later signs.
@@ -62,10 +63,14 @@ class LastHeard:
         self._known = heard_of
         return {"time_ns": ns(now), "members": rows}
 
-    def _found(self) -> list[ClassicGroup]:
+    def _found(self) -> list[AnyGroup]:
         return [
             group
             for group in self._cluster.shards.groups()
-            if isinstance(group, ClassicGroup)
+            if isinstance(group, AnyGroup)
             and (not self._groups or group.group_id in self._groups)
         ]
+
+
+def _waits_to_join(member: AnyMember) -> bool:
+    return isinstance(member, ClassicMember) and member.is_new

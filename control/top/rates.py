@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 Snapshot = Mapping[str, Any]
 """Response to ``GET /metrics.json``; see docs/reference/metrics.md."""
@@ -132,10 +132,13 @@ def frame(before: Snapshot | None, now: Snapshot) -> Frame:
     )
 
 
+_BUSY: Final = {"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}
+"""States of groups that rebalance."""
+
+
 def _interest(row: GroupRow) -> tuple[object, ...]:
-    is_busy = row.state in {"PreparingRebalance", "CompletingRebalance"}
     return (
-        not is_busy,
+        row.state not in _BUSY,
         -row.new_rebalances,
         row.state is None,
         -row.lag,

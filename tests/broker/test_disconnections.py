@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.broker.test_cluster import heartbeat, stable
+from tests.broker.test_consumer_groups import AT_ONCE, beat
 from tests.events.checks import check
 from tests.events.test_metrics import leave
 from tests.wire.client import connected
@@ -38,6 +39,23 @@ async def test_a_member_whose_connection_closes_is_announced() -> None:
             event = await until(reader, KIND)
             check(event)
             assert (event["member_id"], event["cause"]) == (member_id, "closed")
+        assert disconnected(reader) == ["away"]
+
+
+async def test_a_member_of_a_consumer_group_is_announced() -> None:
+    """Likewise, unless it has left (KIP-848)."""
+    broker = Broker(AT_ONCE)
+    with broker.events.subscribe() as reader:
+        async with broker:
+            async with connected(broker) as client:
+                left = await beat(client, "left")
+                await beat(client, "left", left.member_epoch)
+                await beat(client, "left", -1)
+                joined = await beat(client, "crashed")
+                await beat(client, "crashed", joined.member_epoch)
+            event = await until(reader, KIND)
+            check(event)
+            assert (event["member_id"], event["cause"]) == ("crashed", "closed")
         assert disconnected(reader) == ["away"]
 
 

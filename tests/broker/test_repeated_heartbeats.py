@@ -58,32 +58,47 @@ async def test_repeated_heartbeats_are_not_decoded(
 async def test_repeated_heartbeats_of_consumer_groups_are_not_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each is answered; after another member has joined, by the new epoch (KIP-848)."""
+    """Each is answered; the one after another member's join has an assignment."""
     scene = Scene(group_consumer_assignment_interval_ms=0)
     peer, other = scene.peer(), scene.peer()
 
-    async def beat(who: Peer, member_id: str, epoch: int) -> int:
+    async def beat(who: Peer, member_id: str, epoch: int) -> tuple[int, int | None]:
+        """Returns the epoch and the number of partitions, None for no assignment."""
         request = ConsumerGroupHeartbeatRequest(
             "g",
             member_id,
             epoch,
-            rebalance_timeout_ms=1_000 if epoch == 0 else -1,
+            rebalance_timeout_ms=-1 if epoch else 1_000,
             subscribed_topic_names=None if epoch else ["t"],
             topic_partitions=None if epoch else [],
         )
         answer = await who.call("ConsumerGroupHeartbeat", 1, request)
         assert not answer.error_code
-        return int(answer.member_epoch)
+        if answer.assignment is None:
+            return answer.member_epoch, None
+        (row,) = answer.assignment.topic_partitions
+        return answer.member_epoch, len(row.partitions)
 
-    epoch = await beat(peer, "a", 0)
-    assert await beat(peer, "a", epoch) == epoch
+    epoch, count = await beat(peer, "a", 0)
+    assert count == 2
+    assert await beat(peer, "a", epoch) == (epoch, None)
     with monkeypatch.context() as patched:
         patched.delattr(connections, "Request")
-        assert await beat(peer, "a", epoch) == epoch
-    later = await beat(other, "b", 0)
+        assert await beat(peer, "a", epoch) == (epoch, None)
+    await other.call(
+        "ConsumerGroupHeartbeat",
+        1,
+        ConsumerGroupHeartbeatRequest(
+            "g",
+            "b",
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        ),
+    )
     with monkeypatch.context() as patched:
         patched.delattr(connections, "Request")
-        assert await beat(peer, "a", epoch) == later > epoch
+        assert await beat(peer, "a", epoch) == (epoch, 1)
 
 
 async def test_repeated_heartbeats_see_the_group_as_it_is(scene: Scene) -> None:

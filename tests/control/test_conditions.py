@@ -11,7 +11,7 @@ from tests.wire.client import connected, connections
 
 from kohort.broker.events.render import assigned
 from kohort.broker.server import Broker
-from kohort.control import conditions, group_views
+from kohort.control import group_views
 from kohort.control.conditions import BrokerStoppedError, ConditionTimeout
 from kohort.control.group import Group
 
@@ -327,7 +327,7 @@ async def test_many_members_cost_a_condition_little(
         looked_at.append(assignment)
         return assigned(assignment)
 
-    monkeypatch.setattr(conditions, "assigned", counted)
+    monkeypatch.setattr(group_views, "assigned", counted)
     async with connections(broker, 30) as clients:
         members = [Member(client) for client in clients]
         group = Group(broker, "g")

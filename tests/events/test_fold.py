@@ -28,7 +28,7 @@ FACTOR = 5
 class Watched(Context):
     """A coordinator whose folded events are compared with its state."""
 
-    def __init__(self, **options: int) -> None:
+    def __init__(self, **options: Any) -> None:
         self.fold = Fold()
         self._told = 0
         # What members were assigned by the last leader that assigned, by group, and

@@ -5,6 +5,11 @@ from __future__ import annotations
 from tests.coordinator.consumer.context import Scene
 from tests.events.build import accounted, recorded
 
+from kohort.broker.events.findings.finding import Finding
+from kohort.broker.events.findings.fold import Folding
+from kohort.broker.events.findings.names import Names
+from kohort.broker.events.findings.rules import find
+
 
 def words(scene: Scene) -> list[str]:
     """The sentences about all rebalances."""
@@ -66,3 +71,41 @@ def test_a_held_group_waits_for_the_test() -> None:
         "Generation 4: A left, no reason given; a test held the group in Assigning for"
         " 3.0 s; the coordinator computed the target assignment (uniform);"
     )
+
+
+def findings(scene: Scene) -> dict[str, Finding]:
+    """The findings about the group, by code."""
+    folding = Folding()
+    for event in recorded(scene):
+        folding.take(event)
+    facts = folding.facts("g")
+    found = find(facts, Names(facts.members, facts.lives))
+    return {each.code: each for each in found}
+
+
+def test_a_start_needs_no_initial_delay() -> None:
+    """Each member that joins starts a rebalance, which stops nobody."""
+    scene = Scene(consumer_assignment_interval_ms=1_000)
+    scene.topic("t", 8)
+    consumers = [scene.consumer(f"c{number}", "t") for number in range(8)]
+    for each in consumers:
+        each.join()
+        scene.sleep(300)
+    for _ in range(10):
+        for each in consumers:
+            scene.sleep(100)
+            each.settle()
+    assert "many-initial-rebalances" not in findings(scene)
+
+
+def test_the_session_timeout_is_a_setting_of_the_broker() -> None:
+    """Members crash, and their partitions wait for the end of their sessions."""
+    scene = Scene()
+    scene.topic("t", 8)
+    consumers = scene.settled(*"ABCD")
+    for _ in range(10):
+        scene.sleep(5_000)
+        consumers[0].settle()
+    setting = findings(scene)["crashed"].setting
+    assert setting is not None
+    assert setting.name == "group.consumer.session.timeout.ms"

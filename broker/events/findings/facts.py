@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kohort.broker.events.account import Account, UnreadAccount
@@ -330,3 +330,16 @@ class Facts:
     found: Mapping[str, Finding | None]
     ended_by_test: frozenset[str] = frozenset()
     of_test: frozenset[str] = frozenset()
+
+    def is_of_consumers(self, member_ids: Iterable[str]) -> bool:
+        """Returns whether some members use the consumer protocol (KIP-848)."""
+        return any(
+            each in self.members and self.members[each].group_type == "consumer"
+            for each in member_ids
+        )
+
+    def session_setting(self, member_ids: Iterable[str]) -> str:
+        """The setting of members' sessions: in a consumer group it is the broker's."""
+        if self.is_of_consumers(member_ids):
+            return "group.consumer.session.timeout.ms"
+        return "session.timeout.ms"

@@ -135,7 +135,7 @@ def poll_interval(facts: Facts, member_ids: Collection[str]) -> Setting | None:
 
 
 def longer_session(facts: Facts, silent_ns: Mapping[str, int]) -> Setting | None:
-    """session.timeout.ms for members that were silent for longer, and alive.
+    """The session timeout for members that were silent for longer, and alive.
 
     Args:
         facts: of the group.
@@ -153,11 +153,12 @@ def longer_session(facts: Facts, silent_ns: Mapping[str, int]) -> Setting | None
         Cost.of(caused_by(facts, _lives(facts, silent_ns))).unread_ns - waiting_ns
     )
     now = str(now_ms) if now_ms else None
-    return Setting("session.timeout.ms", str(need_ms), now, max(saving_ns, 0))
+    name = facts.session_setting(silent_ns)
+    return Setting(name, str(need_ms), now, max(saving_ns, 0))
 
 
 def shorter_session(facts: Facts, crashed: Collection[Life]) -> Setting | None:
-    """session.timeout.ms, if the partitions of crashed members wait for its end.
+    """The session timeout, if the partitions of crashed members wait for its end.
 
     Not for members that are back: their restart is what counts. Not if a member
     expired that was alive.
@@ -186,7 +187,8 @@ def shorter_session(facts: Facts, crashed: Collection[Life]) -> Setting | None:
         saving_ns += after(rows, gone_ns + SHORT_MS * MS, until_ns)
     if session_ns < WAITING_SHARE * total_ns or not saving_ns:
         return None
-    return Setting("session.timeout.ms", str(SHORT_MS), str(max(now_ms)), saving_ns)
+    name = facts.session_setting(life.member_id for life in gone)
+    return Setting(name, str(SHORT_MS), str(max(now_ms)), saving_ns)
 
 
 def at_the_end(facts: Facts) -> frozenset[str]:
