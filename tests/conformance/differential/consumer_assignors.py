@@ -226,7 +226,7 @@ class Kohort:
             if old is None or _sets(old) != _sets(assigned):
                 self._target[each] = assigned
                 records[each] = _printed(assigned)
-        return compared(
+        return _compared(
             {
                 "assignment": {each: _printed(found) for each, found in result.items()},
                 "records": records,
@@ -252,6 +252,10 @@ def compared(result: Any) -> Any:
     """A result: records are in order, the assignments of members are in none."""
     if not isinstance(result, dict) or "records" not in result:
         return result
+    return _compared(result)
+
+
+def _compared(result: Json) -> Json:
     return {
         "assignment": {
             each: {key: sorted(numbers) for key, numbers in assigned.items()}
