@@ -21,7 +21,7 @@ from kohort.broker.server import Broker
 CONFIG = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 100,
-    "group.consumer.heartbeat.interval.ms": 50,
+    "group.consumer.heartbeat.interval.ms": 200,
     "group.consumer.min.heartbeat.interval.ms": 50,
     "group.consumer.session.timeout.ms": 5_000,
     "group.consumer.min.session.timeout.ms": 5_000,
