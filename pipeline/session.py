@@ -86,6 +86,8 @@ _OF_SESSIONS: Final = MappingProxyType(
         # A laptop's cores are few, and an empty partition costs a task.
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
+        # From that many keys Spark sorts all rows of an aggregate of objects.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "4096",
     }
 )
 _DEFAULTS: Final = MappingProxyType(
