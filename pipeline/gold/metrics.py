@@ -86,6 +86,7 @@ _LONGEST: Final = ("duration_max", "expired_unread_max", "catch_up_max")
 # -- hours
 
 
+# Not SQL: percentiles and shares are those of groups and runs, by other keys.
 def hours(frames: Frames, options: Options) -> DataFrame:
     """gold/hours."""
     parts = [
@@ -317,11 +318,13 @@ def _exact(frames: Frames, keys: Sequence[str]) -> DataFrame:
 # -- groups and runs
 
 
+# Not SQL: the sums of runs, and the percentiles of hours, by other keys.
 def groups(frames: Frames, options: Options) -> DataFrame:
     """gold/groups: every group that has an event has hours."""
     return _finished(_rolled_up(frames, GROUP), "gold/groups")
 
 
+# Not SQL: the sums of groups, and the percentiles of hours, by other keys.
 def runs(frames: Frames, options: Options) -> DataFrame:
     """gold/runs: with or without groups."""
     metrics = _rolled_up(frames, ("run",))

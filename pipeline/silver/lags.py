@@ -49,6 +49,7 @@ _LONG: Final = 2**63 - 1
 """More than any place."""
 
 
+# Not SQL: a test looks at how the running sums in the middle of it are divided.
 def lags(frames: Frames, _options: Options) -> DataFrame:
     """One row per completed rebalance whose lag is known."""
     grown = f.greatest(f.col("lag_peak") - f.col("lag_before"), f.lit(0))
@@ -82,6 +83,7 @@ def _catch_up_ns() -> Column:
     return f.when(late.isNotNull(), f.greatest(late, f.lit(0)))
 
 
+# Not SQL: it says by which column its rows are exchanged, once for three steps.
 def lag_changes(frames: Frames, _options: Options) -> DataFrame:
     """Sums of changes of the group's lag, by event, within slices of time."""
     time_ns = f.col("time_ns")

@@ -25,6 +25,7 @@ _OPEN: Final = ("Ongoing", *_PREPARED)
 _COMPLETE: Final = ("CompleteCommit", "CompleteAbort")
 
 
+# Not SQL: nine columns are the first values in order under three conditions.
 def transactions(frames: Frames, _options: Options) -> DataFrame:
     """One row per transaction that an event shows as begun."""
     states = _numbered(frames[EVENTS].where("kind = 'transaction_state'"))
