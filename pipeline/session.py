@@ -80,14 +80,10 @@ appender.all.layout.type = PatternLayout
 appender.all.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
-_JAVA: Final = " ".join(
-    (
-        "-XX:+UseParallelGC",
-        "-XX:Tier4InvocationThreshold=50000",
-        "-XX:Tier4MinInvocationThreshold=6000",
-        "-XX:Tier4CompileThreshold=150000",
-        "-XX:Tier4BackEdgeThreshold=400000",
-    )
+_JAVA: Final = (
+    "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=50000"
+    " -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
+    " -XX:Tier4BackEdgeThreshold=400000"
 )
 """Java's second compiler takes a third of the CPU of a build of 2 million events, for
 code of some 100 queries of which each runs once: it begins ten times later."""
