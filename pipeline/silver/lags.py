@@ -221,7 +221,7 @@ def _peaks(running: DataFrame) -> DataFrame:
             f.max(near).alias("lag_peak"),
             f.max(rank).alias("rank"),
         )
-        .where("lag_peak is not null and lag_before is not null")
+        .where("number > 0 and lag_peak is not null and lag_before is not null")
     )
     peak_place = (_ranked(f.col("lag_peak")) - f.col("rank")).cast("bigint")
     peaks = peaks.withColumn("peak_place", peak_place).drop("rank")
