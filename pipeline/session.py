@@ -80,12 +80,21 @@ appender.all.layout.type = PatternLayout
 appender.all.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
+_JAVA: Final = (
+    "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=50000"
+    " -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
+    " -XX:Tier4BackEdgeThreshold=400000"
+)
+"""Java's second compiler takes a third of the CPU of a build of 2 million events, for
+code of some 100 queries of which each runs once: it begins ten times later."""
 _OF_SESSIONS: Final = MappingProxyType(
     {
         "spark.sql.session.timeZone": "UTC",
         # A laptop's cores are few, and an empty partition costs a task.
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
+        # From that many keys Spark sorts all rows of an aggregate of objects.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "4096",
     }
 )
 _DEFAULTS: Final = MappingProxyType(
@@ -93,6 +102,7 @@ _DEFAULTS: Final = MappingProxyType(
         "spark.app.name": "kohort",
         **_OF_SESSIONS,
         **dict([NO_CALL_SITES]),
+        "spark.driver.extraJavaOptions": _JAVA,
         "spark.sql.streaming.stopTimeout": "60s",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -24,7 +24,7 @@ from kohort.pipeline.gold.columns import (
     seconds,
 )
 from kohort.pipeline.gold.downtime import in_work
-from kohort.pipeline.silver.order import down
+from kohort.pipeline.silver.order import down, of_kinds
 from kohort.pipeline.table_functions import (
     EVENTS,
     GROUP,
@@ -86,6 +86,7 @@ _LONGEST: Final = ("duration_max", "expired_unread_max", "catch_up_max")
 # -- hours
 
 
+# Not SQL: percentiles and shares are those of groups and runs, by other keys.
 def hours(frames: Frames, options: Options) -> DataFrame:
     """gold/hours."""
     parts = [
@@ -104,7 +105,7 @@ def hours(frames: Frames, options: Options) -> DataFrame:
     of_events = _events(frames[EVENTS])
     # An hour with an event need not have a member, nor one with members an event.
     both = of_silver.join(of_events, [*HOUR], "full")
-    for more in (_downtime(frames), _exact(frames, HOUR)):
+    for more in (_downtime(frames), _uncommitted(frames), _exact(frames, HOUR)):
         both = both.join(more, [*HOUR], "left")
     return _finished(both, "gold/hours")
 
@@ -245,7 +246,6 @@ def _events(events: DataFrame) -> DataFrame:
     # Of the offsets one field is enough, and is all that is read of them.
     offsets = F.coalesce(F.size("offsets.offset"), F.lit(0))
     is_account = F.col("kind") == "delivery_account"
-    uncommitted = F.struct("time_ns", "node", "sequence", "uncommitted")
     return (
         events.where("`group` is not null")
         .groupBy(
@@ -264,18 +264,29 @@ def _events(events: DataFrame) -> DataFrame:
                 for name in _DELIVERED[:-1]
             ),
             F.sum(F.size("rewinds.offset")).alias("went_back"),
-            F.max(F.when(is_account, uncommitted)).alias("last"),
         )
         .groupBy(*by(*HOUR))
         .agg(
             *(F.sum(n).alias(n) for n in ("commits", "offsets", *_DELIVERED)),
-            F.max("last").alias("last"),
             F.sum("commit_failures").alias("commit_failures"),
             counted(F.col("error"), F.col("commit_failures")).alias(
                 "commit_failures_by_error"
             ),
         )
-        .withColumn("uncommitted", F.col("last.uncommitted"))
+    )
+
+
+def _uncommitted(frames: Frames) -> DataFrame:
+    """Of each group the number in its last account of the hour.
+
+    Apart from `_events`: an aggregate of structs makes Spark sort all of its rows.
+    """
+    last = F.max(F.struct("time_ns", "node", "sequence", "uncommitted"))
+    accounts = of_kinds(frames, "delivery_account")
+    return (
+        accounts.groupBy(*by(*GROUP, hour_of("time_ns").alias("hour")))
+        .agg(last.alias("last"))
+        .select(*HOUR, "last.uncommitted")
     )
 
 
@@ -307,11 +318,13 @@ def _exact(frames: Frames, keys: Sequence[str]) -> DataFrame:
 # -- groups and runs
 
 
+# Not SQL: the sums of runs, and the percentiles of hours, by other keys.
 def groups(frames: Frames, options: Options) -> DataFrame:
     """gold/groups: every group that has an event has hours."""
     return _finished(_rolled_up(frames, GROUP), "gold/groups")
 
 
+# Not SQL: the sums of groups, and the percentiles of hours, by other keys.
 def runs(frames: Frames, options: Options) -> DataFrame:
     """gold/runs: with or without groups."""
     metrics = _rolled_up(frames, ("run",))
@@ -330,7 +343,7 @@ def _rolled_up(frames: Frames, keys: Sequence[str]) -> DataFrame:
     )
     for more in (
         _exact(frames, keys),
-        _uncommitted(of_hours, keys),
+        _last_uncommitted(of_hours, keys),
         _added(of_hours, "commit_failures_by_error", keys),
         _added(of_hours, "downtime_by_cause", keys, is_time=True),
     ):
@@ -338,7 +351,7 @@ def _rolled_up(frames: Frames, keys: Sequence[str]) -> DataFrame:
     return sums
 
 
-def _uncommitted(of_hours: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _last_uncommitted(of_hours: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Of each group the number in its last hour with one, added up."""
     known = of_hours.where("uncommitted is not null")
     last = known.groupBy(*by(*GROUP)).agg(

@@ -1,7 +1,15 @@
 """silver/lag_changes and silver/lags: lag, from commits.
 
-Most events are commits. So they pass through one exchange by partition, and all that
-follows is small, or has one row per event.
+Most events are commits, and T is summed up along them, see the tables. So that no task
+has all commits of a group, and none is sorted or joined with names:
+
+1. by partition, each commit becomes a change of the group's lag;
+2. by minute, each event gets the sum of the changes so far, and its place;
+3. the sums of whole minutes, few, are carried on to the minutes after them;
+4. of each rebalance, one pass finds the peak, and one the end of its lag.
+
+Windows are partitioned by hashes alone: engines compare one number in place of names. A
+collision among a million of them has the chance 1 : 40,000,000.
 """
 
 from __future__ import annotations
@@ -28,32 +36,30 @@ from kohort.pipeline.table_functions import (
 )
 
 _PARTITION: Final = (*GROUP, "topic", "partition")
-_OWN: Final = ("hash", *_PARTITION)
-"""The same, after a hash of it: Spark compares rows by the first 8 bytes of the sort
-key, and a hash's differ where the names of runs and groups do not."""
-
-_START: Final = (*GROUP, "node", "sequence")
-"""The start of a rebalance."""
-
+_NUMBER: Final = (*GROUP, "number")
+_START: Final = (*GROUP, "start")
+"""The events of a rebalance."""
 _PEAK_NS: Final = 30_000_000_000
 """The time after a rebalance in which a peak of lag is taken for its doing."""
 SLICE_NS: Final = 60_000_000_000
 """The lag of a group is summed up in slices of this time, each by itself. A minute has
 some 100,000 commits at the most; the sums of a day's 1,440 slices are added up then."""
 _SLICE: Final = (*GROUP, "slice_ns")
+_LONG: Final = 2**63 - 1
+"""More than any place."""
 
 
+# Not SQL: a test looks at how the running sums in the middle of it are divided.
 def lags(frames: Frames, _options: Options) -> DataFrame:
     """One row per completed rebalance whose lag is known."""
     grown = f.greatest(f.col("lag_peak") - f.col("lag_before"), f.lit(0))
     grown = f.when(f.col("lag_peak").isNotNull(), grown)
-    peaks = _peaks(running_lag(frames["silver/lag_changes"])).where("lag_before >= 0")
     found = (
         frames["silver/rebalances"]
         .where(f.col("outcome") == "completed")
-        .select(*_START, "number", "started_ns", "ended_ns")
-        .join(peaks, [*_START], "left")
-        .join(_appended(frames), [*GROUP, "number"], "left")
+        .select(*GROUP, "number", "started_ns", "ended_ns")
+        .join(_peaks(running_lag(frames["silver/lag_changes"])), [*_NUMBER], "left")
+        .join(_appended(frames), [*_NUMBER], "left")
         .withColumn("lag_built", f.coalesce("appended", grown))
         .where("lag_built is not null")
         .withColumn(
@@ -68,7 +74,7 @@ def lags(frames: Frames, _options: Options) -> DataFrame:
 def _appended(frames: Frames) -> DataFrame:
     """By rebalance: records appended to unread partitions; null: some are unknown."""
     is_known = f.count("records") == f.count("*")
-    rows = down(frames).where("number is not null").groupBy(*by(*GROUP, "number"))
+    rows = down(frames).where("number is not null").groupBy(*by(*_NUMBER))
     return rows.agg(f.when(is_known, f.sum("records")).alias("appended"))
 
 
@@ -77,21 +83,46 @@ def _catch_up_ns() -> Column:
     return f.when(late.isNotNull(), f.greatest(late, f.lit(0)))
 
 
+# Not SQL: it says by which column its rows are exchanged, once for three steps.
 def lag_changes(frames: Frames, _options: Options) -> DataFrame:
-    """Changes of the group's lag, by event and slice of time.
+    """Sums of changes of the group's lag, by event, within slices of time."""
+    time_ns = f.col("time_ns")
+    events = (
+        together(_changes(frames), _starts(frames))
+        .withColumn("slice_ns", time_ns - f.pmod(time_ns, f.lit(SLICE_NS)))
+        .withColumn("hash", f.xxhash64(*_SLICE))
+        .repartition("hash")
+        .groupBy(*by("hash", *_SLICE, *IN_ORDER))
+        .agg(
+            *(f.max(name).alias(name) for name in ("start", "number", "peak_until_ns")),
+            f.sum("change").alias("change"),
+        )
+    )
+    in_order = along("hash")
+    so_far = up_to_here(in_order)
+    found = events.select(
+        *(*_SLICE, "time_ns", "number"),
+        # A minute has more ns than events.
+        (f.col("slice_ns") + f.row_number().over(in_order)).alias("place"),
+        f.sum("change").over(so_far).alias("lag"),
+        f.max("start").over(so_far).alias("start"),
+        f.last("peak_until_ns", ignorenulls=True).over(so_far).alias("peak_until_ns"),
+    )
+    return shaped(found, "silver/lag_changes")
 
-    Starts of rebalances are among them: their change is null. Partitions are exchanged
-    by themselves, and then slices: no task has all rows of a group.
-    """
-    own = along(*_OWN)
+
+def _changes(frames: Frames) -> DataFrame:
+    """Changes of the group's lag, by partition."""
+    own = along("hash")
     committed = f.last("offset", ignorenulls=True).over(up_to_here(own))
     names = (*_PARTITION, *IN_ORDER, "offset", "end_offset")
-    commits_ = frames["silver/commits"].where(
-        "error is null and end_offset is not null"
-    )
-    told = (
-        together(commits_.select(*names), _gap_ends(frames).select(*names))
-        .withColumn("hash", f.xxhash64(*_PARTITION))
+    commits = frames["silver/commits"].where("error is null and end_offset is not null")
+    return (
+        together(commits.select(*names), _gap_ends(frames).select(*names))
+        .select(
+            *(*GROUP, *IN_ORDER, "offset", "end_offset"),
+            f.xxhash64(*_PARTITION).alias("hash"),
+        )
         .withColumn("committed", committed)
         .where("committed is not null")
         .withColumn(
@@ -100,28 +131,24 @@ def lag_changes(frames: Frames, _options: Options) -> DataFrame:
         .withColumn("change", f.col("lag") - f.lag("lag", 1, 0).over(own))
         .select(*GROUP, *IN_ORDER, "change")
     )
-    ends = frames["silver/rebalances"].select(
-        *_START, (f.col("ended_ns") + _PEAK_NS).alias("peak_until_ns")
+
+
+def _starts(frames: Frames) -> DataFrame:
+    """The starts of rebalances, numbered.
+
+    One that is under way has no account, and ends the events of the one before.
+    """
+    own = (*GROUP, "node", "sequence")
+    accounts = frames["silver/rebalances"].select(
+        *(*own, "number"), (f.col("ended_ns") + _PEAK_NS).alias("peak_until_ns")
     )
-    # One that is under way has no account, and ends the events of the one before.
-    starts = (
+    return (
         of_kinds(frames, "rebalance_started")
         .select(*GROUP, *IN_ORDER)
-        .join(ends, [*_START], "left")
-        .na.fill(0, ["peak_until_ns"])
+        .withColumn("start", f.row_number().over(along(*GROUP)))
+        .join(accounts, [*own], "left")
+        .na.fill(0, ["number", "peak_until_ns"])
     )
-    time_ns = f.col("time_ns")
-    found = (
-        together(told, starts)
-        .withColumn("slice_ns", time_ns - f.pmod(time_ns, f.lit(SLICE_NS)))
-        .repartition(*_SLICE)
-        .groupBy(*by(*_SLICE, *IN_ORDER))
-        .agg(
-            f.sum("change").alias("change"),
-            f.max("peak_until_ns").alias("peak_until_ns"),
-        )
-    )
-    return shaped(found, "silver/lag_changes")
 
 
 def _gap_ends(frames: Frames) -> DataFrame:
@@ -149,86 +176,68 @@ def running_lag(changes: DataFrame) -> DataFrame:
     """The state at each event: sums within its slice, and the state as that began.
 
     Adds ``total``, the group's lag (null: unknown), and of the latest rebalance
-    ``start_ns``, ``start_node`` and ``start_sequence`` (null: there was none), and
-    ``until_ns``, the end of the time for its peak.
+    ``start`` (null: there was none) and ``until_ns``, the end of the time for its peak.
     """
-    change = f.col("change")
-    is_start = change.isNull()
-    start = f.when(is_start, f.struct(*IN_ORDER, "peak_until_ns"))
     slices = changes.groupBy(*by(*_SLICE)).agg(
-        f.sum("change").alias("of_slice"), f.max(start).alias("latest")
+        f.max_by("lag", "place").alias("of_slice"),
+        f.max("start").alias("latest"),
+        f.max_by("peak_until_ns", "start").alias("until"),
     )
     earlier = Window.partitionBy(*GROUP).orderBy("slice_ns")
     earlier = earlier.rowsBetween(Window.unboundedPreceding, -1)
     carried = slices.select(
         *_SLICE,
-        f.sum("of_slice").over(earlier).alias("total_before"),
-        f.last("latest", ignorenulls=True).over(earlier).alias("latest_before"),
+        f.sum("of_slice").over(earlier).alias("lag_before"),
+        f.max("latest").over(earlier).alias("start_before"),
+        f.last("until", ignorenulls=True).over(earlier).alias("until_before"),
     )
-    so_far = up_to_here(along(*_SLICE))
-    here, before = f.sum("change").over(so_far), f.col("total_before")
-    known = f.coalesce(here, before).isNotNull()
-    total = f.coalesce(here, f.lit(0)) + f.coalesce(before, f.lit(0))
-    latest = f.last(start, ignorenulls=True).over(so_far)
-    return (
-        changes.join(carried, [*_SLICE])
-        .withColumns(
-            {
-                "total": f.when(known, total),
-                "latest": f.coalesce(latest, "latest_before"),
-            }
-        )
-        .select(
-            *(*GROUP, *IN_ORDER, "change", "total"),
-            f.col("latest.time_ns").alias("start_ns"),
-            f.col("latest.node").alias("start_node"),
-            f.col("latest.sequence").alias("start_sequence"),
-            f.col("latest.peak_until_ns").alias("until_ns"),
-        )
+    here, before = f.col("lag"), f.col("lag_before")
+    total = f.coalesce(here + before, here, before)
+    return changes.join(carried, [*_SLICE]).select(
+        *(*GROUP, "place", "time_ns", "number", total.alias("total")),
+        f.coalesce("start", "start_before").alias("start"),
+        f.coalesce("peak_until_ns", "until_before").alias("until_ns"),
     )
 
 
 def _peaks(running: DataFrame) -> DataFrame:
-    """A row per rebalance with a commit in the time for its peak.
+    """A row per rebalance with a commit in the time for its peak, and with lag before.
 
-    Columns: those of `_START`; lag_before: the lag at its start, -1: it was unknown;
-    lag_peak: the largest; peak_ns: when it was first reached; worked_off_ns: when the
-    lag was first back at lag_before after that.
+    Columns: run, group, number; lag_before: the lag at its start; lag_peak: the
+    largest; peak_ns: when it was first reached; worked_off_ns: when the lag was first
+    back at lag_before after that.
     """
-    total, is_start = f.col("total"), f.col("change").isNull()
-    is_near = ~is_start & (f.col("time_ns") <= f.col("until_ns"))
-    # The largest total, and of several events with it the first.
-    back = [(-f.col(name)).alias(name) for name in IN_ORDER]
-    started = running.where(f.col("start_ns").isNotNull()).withColumnsRenamed(
-        {"start_node": "_node", "start_sequence": "_sequence"}
-    )
-    own = (*GROUP, "_node", "_sequence")
+    total, place, time_ns = f.col("total"), f.col("place"), f.col("time_ns")
+    is_start = f.col("number").isNotNull()
+    events = running.where("start is not null")
+    near = f.when(~is_start & (time_ns <= f.col("until_ns")), total)
+    # The largest lag, and of several events with it the first.
+    rank = _ranked(near) - place
     peaks = (
-        started.groupBy(*by(*own))
+        events.groupBy(*by(*_START))
         .agg(
-            f.max(f.when(is_start, f.coalesce(total, f.lit(-1).cast("bigint")))).alias(
-                "lag_before"
-            ),
-            f.max(f.when(is_near, f.struct("total", *back))).alias("peak"),
+            f.max("number").alias("number"),
+            f.max(f.when(is_start, total)).alias("lag_before"),
+            f.max(near).alias("lag_peak"),
+            f.max(rank).alias("rank"),
         )
-        .where(f.col("peak").isNotNull())
+        .where("number > 0 and lag_peak is not null and lag_before is not null")
     )
-    is_later = f.lit(True)
-    for name in reversed(IN_ORDER):
-        own_place, peak_place = f.col(name), -f.col(f"peak.{name}")
-        is_later = (own_place > peak_place) | ((own_place == peak_place) & is_later)
-    is_back = ~is_start & is_later & (total <= f.col("lag_before"))
+    peak_place = (_ranked(f.col("lag_peak")) - f.col("rank")).cast("bigint")
+    peaks = peaks.withColumn("peak_place", peak_place).drop("rank")
+    is_back = (place >= f.col("peak_place")) & (total <= f.col("lag_before"))
     return (
-        started.join(peaks, [*own])
-        .groupBy(*by(*own, "lag_before", "peak"))
-        .agg(f.min(f.when(is_back, f.col("time_ns"))).alias("worked_off_ns"))
-        .select(
-            *GROUP,
-            f.col("_node").alias("node"),
-            f.col("_sequence").alias("sequence"),
-            "lag_before",
-            f.col("peak.total").alias("lag_peak"),
-            (-f.col("peak.time_ns")).alias("peak_ns"),
-            "worked_off_ns",
+        events.where(~is_start)
+        .drop("number")
+        .join(f.broadcast(peaks), [*_START])
+        .groupBy(*by(*_NUMBER, "lag_before", "lag_peak"))
+        .agg(
+            f.min(f.when(place == f.col("peak_place"), time_ns)).alias("peak_ns"),
+            f.min(f.when(is_back, time_ns)).alias("worked_off_ns"),
         )
     )
+
+
+def _ranked(lag: Column) -> Column:
+    """A lag as a number from which places can be taken without reaching a lower lag."""
+    return lag.cast("decimal(19,0)") * f.lit(_LONG).cast("decimal(19,0)")

@@ -21,6 +21,7 @@ _LIST: Final = ("rebalance_started", "join_completed", "group_loaded")
 """Kinds of events that list members."""
 
 
+# Not SQL: a dozen columns are the first or last value in order of three unlike sources.
 def memberships(frames: Frames, _options: Options) -> DataFrame:
     """One row per member id.
 

@@ -44,8 +44,3 @@ def up_to_here(window: WindowSpec) -> WindowSpec:
 def down(frames: Frames) -> DataFrame:
     """The rows of silver/unread that are downtime."""
     return frames["silver/unread"].where("cause not in ('group_empty', 'work_ended')")
-
-
-def count_if(condition: Column) -> Column:
-    """Counts the rows for which a condition is true: an aggregate, bigint."""
-    return f.sum(f.when(condition, 1).otherwise(0).cast("bigint"))

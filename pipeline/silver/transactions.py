@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from kohort.pipeline.silver.order import IN_ORDER, along, count_if, up_to_here
+from kohort.pipeline.silver.order import IN_ORDER, along, up_to_here
 from kohort.pipeline.table_functions import (
     EVENTS,
     Frames,
@@ -25,6 +25,7 @@ _OPEN: Final = ("Ongoing", *_PREPARED)
 _COMPLETE: Final = ("CompleteCommit", "CompleteAbort")
 
 
+# Not SQL: nine columns are the first values in order under three conditions.
 def transactions(frames: Frames, _options: Options) -> DataFrame:
     """One row per transaction that an event shows as begun."""
     states = _numbered(frames[EVENTS].where("kind = 'transaction_state'"))
@@ -72,7 +73,7 @@ def _numbered(states: DataFrame) -> DataFrame:
     was_open = f.lag(f.col("state").isin(*_OPEN), 1, False).over(in_order)
     begins = f.col("state").isin(*_OPEN) & ~was_open
     return states.withColumn("begins", begins).withColumn(
-        "number", count_if(f.col("begins")).over(up_to_here(in_order))
+        "number", f.count_if("begins").over(up_to_here(in_order))
     )
 
 

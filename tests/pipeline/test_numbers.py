@@ -190,3 +190,34 @@ def test_a_storm_is_what_the_user_says(spark: SparkSession, tables: Tables) -> N
         for row in near
         for before, is_near in itertools.pairwise([False, *row])
     )
+
+
+def test_an_interval_that_ends_with_its_hour_has_no_part_of_the_next(
+    spark: SparkSession,
+) -> None:
+    """Parts are longer than 0, also where the run ends on the hour."""
+    from kohort.pipeline.gold.columns import HOUR_NS, clipped
+
+    names = "run string, `group` string, from_ns long, until_ns long"
+    spans = [("r", "g", HOUR_NS - 5, 2 * HOUR_NS), ("r", "h", HOUR_NS, None)]
+    runs = spark.createDataFrame([("r", 2 * HOUR_NS)], "run string, last_ns long")
+    parts = clipped(spark.createDataFrame(spans, names), runs)
+    found = [(each["group"], each["ns"]) for each in parts.collect()]
+    assert sorted(found) == [("g", 5), ("g", HOUR_NS), ("h", HOUR_NS)]
+
+
+def test_a_member_that_only_a_list_has_was_not_introduced(
+    spark: SparkSession, tmp_path: Any
+) -> None:
+    """Its start is not known, and so are its details."""
+    from kohort.pipeline import silver
+
+    loaded = {"kind": "group_loaded", "run": "r", "group": "g", "node": 0}
+    loaded |= {"sequence": 1, "time_ns": 7, "members": ["m"]}
+    frames = Frames(spark)
+    frames[EVENTS] = frame(spark, tmp_path, [loaded])
+    found = silver.TABLE_FUNCTIONS["silver/memberships"](frames, Options())
+    (row,) = rows(found)
+    assert (row["member_id"], row["from_ns"], row["name"]) == ("m", 7, "m")
+    assert row["is_start_known"] is False
+    assert row["is_eager"] is None

@@ -289,6 +289,57 @@ def test_a_report_of_some_runs_has_queries_of_those(
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
 
 
+def test_the_groups_with_the_most_downtime_are_shown(spark: SparkSession) -> None:
+    """Twelve, by the downtime of all their runs; of each the run with the most."""
+    made = Made(spark)
+    # Of thirteen, each first run of the others is worse than any of g00.
+    costs = {"g00": (30.0, 31.0), "g01": (0.0, 40.0)}
+    costs |= {f"g{n:02}": (0.0, 50.0) for n in range(2, 13)}
+    groups = [
+        {"run": run, "group": group, "downtime_s": cost}
+        for group, both in costs.items()
+        for run, cost in zip(("r1", "r2"), both, strict=True)
+    ]
+    made.rows("gold/groups", *groups)
+    made.rows("gold/runs", {"run": "r1", "last_ns": 9}, {"run": "r2", "last_ns": 9})
+    rows = [
+        {"run": each["run"], "group": each["group"], "number": 1, "from_ns": 1}
+        | {"unread_ns": 5, "cause": "member_left"}
+        for each in groups
+    ]
+    keys = ("run", "group", "number", "from_ns")
+    few = [{key: row[key] for key in keys if key != "number"} for row in rows]
+    made.rows("silver/memberships", *few)
+    made.rows("silver/unread", *rows)
+    rows = [{k: v for k, v in row.items() if k != "from_ns"} for row in rows]
+    made.rows("silver/rebalances", *rows)
+    for name in ("group_gaps", "group_members", "group_rebalances"):
+        found = [(row["run"], row["group"]) for row in ask(spark, name)]
+        assert found == [("r2", group) for group in sorted(costs) if group != "g01"]
+
+
+def test_refusals_are_counted_by_group_kind_and_cause(spark: SparkSession) -> None:
+    """A name that was refused twice is one name, and a member without one is none."""
+    made = Made(spark)
+    kicked = {"kind": "member_kicked", "cause": "full", "name": "a"}
+    made.rows(
+        "silver/refusals",
+        *(
+            {"group": "g", "kind": "member_refused", "cause": "full", **each}
+            for each in (
+                {"name": "a", "time_ns": 3},
+                {"name": "a", "time_ns": 1},
+                {"time_ns": 7},
+                {**kicked, "time_ns": 5},
+            )
+        ),
+    )
+    assert [tuple(row.values()) for row in ask(spark, "refusals")] == [
+        ("g", "member_refused", "full", 3, 1, 1, 7),
+        ("g", "member_kicked", "full", 1, 1, 5, 5),
+    ]
+
+
 def test_the_same_tables_make_the_same_report(bad: Answers) -> None:
     """Two reports of the same tables are equal byte for byte."""
     first = page(bad, about=report_builds.ABOUT)

@@ -1,13 +1,15 @@
--- A change of a group's lag by an event, and the starts of rebalances among them: the
--- steps of T, see silver/lags.
--- key: run, group, time_ns, node, sequence
+-- A group's lag at an event that changes it, or at the start of a rebalance, as far as it
+-- changed within a minute: the steps of T, see silver/lags.
+-- key: run, group, place
 --
 -- run string: id of the run of the broker
 -- group string: group id
 -- slice_ns bigint: start of the minute of time_ns
+-- place bigint: place of the event among those of the group: they are in this order
 -- time_ns bigint: time of the event, or end of time without a reader
--- node int: the event's node; -1: end of time without a reader
--- sequence bigint: the event's number; 0: no event
--- change bigint: change of the lag; null: start of a rebalance
--- peak_until_ns bigint: end of the time for the peak of the rebalance that starts; 0:
---   unknown
+-- number bigint: number of the rebalance that starts; 0: unknown; null: no start
+-- lag bigint: sum of the changes of the lag in the minute so far; null: none
+-- start bigint: number of the latest rebalance_started of the group, if it was in the
+--   minute; null: it was not
+-- peak_until_ns bigint: end of the time for the peak of that rebalance; 0: unknown; null:
+--   no start in the minute

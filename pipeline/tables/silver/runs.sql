@@ -29,25 +29,24 @@ totals AS (
     max(last_ns) AS last_ns,
     sum(events) AS events,
     sort_array(collect_set(node)) AS nodes,
-    count(DISTINCT `group`) AS `groups`
+    count(DISTINCT `group`) AS `groups`,
+    min(struct(node, sequence)) AS first
   FROM nodes
   GROUP BY run
 ),
 -- All events of a run have the same labels: those of the first node's first event.
-firsts AS (
-  SELECT run, node, min(sequence) AS sequence FROM nodes GROUP BY run, node
-),
 labelled AS (
-  SELECT e.run, min_by(e.labels, e.node) AS labels
+  SELECT /*+ BROADCAST(t) */
+    t.*,
+    e.labels,
+    row_number() OVER (PARTITION BY t.run ORDER BY e.time_ns) AS copy
   FROM bronze_events AS e
-  INNER JOIN firsts AS f
-    ON e.run = f.run AND e.node = f.node AND e.sequence = f.sequence
-  GROUP BY e.run
+  INNER JOIN totals AS t
+    ON e.run = t.run AND e.node = t.first.node AND e.sequence = t.first.sequence
 )
 SELECT
-  t.*,
-  l.labels,
-  try_element_at(l.labels, 'scenario') AS scenario,
-  try_element_at(l.labels, 'seed') AS seed
-FROM totals AS t
-LEFT JOIN labelled AS l ON t.run = l.run
+  *,
+  try_element_at(labels, 'scenario') AS scenario,
+  try_element_at(labels, 'seed') AS seed
+FROM labelled
+WHERE copy = 1
