@@ -1,8 +1,8 @@
 """Members whose connections were closed: published as ``member_disconnected``.
 
-A classic member that ends without a LeaveGroup (a crash, or any static member) stays
-in its group until its session expires. Its process closes the connection at once, so
-this shows when it stopped reading, and in which way: a member that hangs keeps the
+A member that ends without leaving (a crash, or a static member of a classic group)
+stays in its group until its session expires. Its process closes the connection at once,
+so this shows when it stopped reading, and in which way: a member that hangs keeps the
 connection open.
 """
 
@@ -28,7 +28,10 @@ Find = Callable[[str, str], "tuple[int, Group, GroupMember] | None"]
 
 
 class Disconnections:
-    """Notes the connection of each member's last SyncGroup, and when that closes.
+    """Notes the connection of each member, and when that closes.
+
+    It is that of a classic member's last SyncGroup, or of a heartbeat of a consumer
+    group (KIP-848).
 
     Args:
         find: finds a member.
@@ -42,8 +45,8 @@ class Disconnections:
         # The connection, and when it was closed.
         self._away: dict[_Key, tuple[int, float]] = {}
 
-    def synced(self, connection: int, group_id: str, member_id: str) -> None:
-        """Notes that a member sent a SyncGroup on a connection."""
+    def heard(self, connection: int, group_id: str, member_id: str) -> None:
+        """Notes that a member sent such a request on a connection."""
         members = self._members.get(connection)
         if members is None:
             members = self._members[connection] = {}

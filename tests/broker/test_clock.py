@@ -339,6 +339,9 @@ async def test_many_loaded_members_cost_one_look_at_the_connections() -> None:
         def __init__(self, client: Client) -> None:
             self.client = client
 
+        def forget_repeated(self) -> None:
+            """Nothing: it sends no requests."""
+
     class Connections(dict[int, Sender]):
         def values(self) -> Any:
             looks.append(len(self))

@@ -310,7 +310,8 @@ class World:
     """
 
     def __init__(self, seed: int = 0, **settings: int) -> None:
-        self.context = Context(**{"min_session_timeout_ms": 100} | settings)
+        chosen: dict[str, Any] = {"min_session_timeout_ms": 100, **settings}
+        self.context = Context(**chosen)
         self.random = Random(seed)
         self.partitions = {"t": 6}
         self.latency_ms = 0.0

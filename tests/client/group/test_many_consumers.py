@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from tests.client.stage import (
-    CLUSTERS,
     EAGER_OR_COOPERATIVE,
     PATIENCE,
     Stage,
@@ -213,7 +212,7 @@ async def test_1200_records_through_rebalances(stage: Stage) -> None:
 
 
 @pytest.mark.long
-@in_groups(EAGER_OR_COOPERATIVE, CLUSTERS[:1])
+@in_groups(EAGER_OR_COOPERATIVE, ("kohort",))
 async def test_1200_records_through_rebalances_of_200(stage: Stage) -> None:
     """The same with 200 members on one thread."""
     await play(stage, 200)

@@ -16,7 +16,7 @@ from kohort.broker.runtime.events import TimerKey
 
 
 def check_consumer_groups(
-    coordinator: Coordinator, timers: Mapping[TimerKey, tuple[float, int]]
+    coordinator: Coordinator, timers: Mapping[TimerKey, float]
 ) -> None:
     """Checks all consumer groups of a coordinator, and its timers."""
     groups = consumer(coordinator.groups.values())
@@ -25,14 +25,14 @@ def check_consumer_groups(
         _check_epochs(group)
         muted = coordinator.lasting.muted.get(group.group_id, ())
         for member in group.members.values():
-            assert timers[member.session_key][0] == member.armed <= member.deadline
+            assert timers[member.session_key] == member.armed <= member.deadline
             assert member.is_muted == (member.member_id in muted)
             has_to_revoke = member.state is MemberState.UNREVOKED_PARTITIONS
             if not has_to_revoke:
                 assert member.revoke_by is None
             if member.revoke_by is not None:
                 key = ("revoke", group.group_id, member.member_id)
-                assert timers[key][0] == member.revoke_by
+                assert timers[key] == member.revoke_by
 
 
 def _check_owners(group: ConsumerGroup) -> None:
