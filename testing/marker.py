@@ -21,6 +21,11 @@ TEST_CONFIG: Final[Mapping[str, object]] = {
     "group.initial.rebalance.delay.ms": 0,
     # Clients of a test may use sessions as short as they like.
     "group.min.session.timeout.ms": 1,
+    "group.consumer.min.session.timeout.ms": 1,
+    # The broker sets the pace of consumer groups (KIP-848): 5 s, and 1 s.
+    "group.consumer.min.heartbeat.interval.ms": 1,
+    "group.consumer.heartbeat.interval.ms": 100,
+    "group.consumer.assignment.interval.ms": 0,
 }
 """Configuration that differs from Kafka's defaults."""
 

@@ -19,7 +19,14 @@ from kohort.control.commands.serve import (
 )
 from kohort.control.terminal import examples, fail
 
-INITIAL_DELAY = "group.initial.rebalance.delay.ms"
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    # The pace of consumer groups (KIP-848) is the broker's: 5 s, and 1 s.
+    "group.consumer.min.heartbeat.interval.ms": "1",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
+}
+"""Settings that are as quick as tests are, unless they are set."""
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -58,8 +65,9 @@ def run(
     COMMAND's exit code. COMMAND finds the broker in its environment:
     KAFKA_BOOTSTRAP_SERVERS is "127.0.0.1:PORT", and KOHORT_HTTP is the URL of the HTTP
     port. If COMMAND fails, stderr has the history of each group and the path of a
-    timeline page. New groups do not wait for the initial delay, unless you set
-    group.initial.rebalance.delay.ms.
+    timeline page. New groups do not wait for the initial delay, and consumer groups
+    have quick heartbeats, unless you set group.initial.rebalance.delay.ms,
+    group.consumer.heartbeat.interval.ms or group.consumer.assignment.interval.ms.
     """
     from kohort.broker import loop
     from kohort.broker.config import DEFAULT_CONFIG
@@ -70,8 +78,12 @@ def run(
     telemetry.configure(level="warning")
     sets = with_partitions(sets, partitions)
     config = load_config(file, sets)
-    if config.entry(INITIAL_DELAY).source == DEFAULT_CONFIG:
-        config = load_config(file, (*sets, f"{INITIAL_DELAY}=0"))
+    quick = [
+        f"{key}={value}"
+        for key, value in QUICK.items()
+        if config.entry(key).source == DEFAULT_CONFIG
+    ]
+    config = load_config(file, (*sets, *quick))
     raise_descriptors()
     token = os.environ.get("KOHORT_HTTP_TOKEN")
     broker = Broker(config, nodes=nodes, clock=clock, watch_fetches=True)
