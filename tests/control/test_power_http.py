@@ -97,7 +97,7 @@ async def test_a_verb_that_is_refused() -> None:
     async with playing() as (client, _, _):
         assert "not held" in await client.refusal(f"{GROUP}/release", None, 409)
         sentence = await client.refusal(f"{GROUP}/hold", {"state": "Stable"}, 400)
-        states = "PreparingRebalance, CompletingRebalance"
+        states = "PreparingRebalance, CompletingRebalance, Assigning, Reconciling"
         assert sentence == f"state must be one of {states}"
 
 
