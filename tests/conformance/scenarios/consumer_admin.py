@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.conformance.consumer import (
     consumer,
     describe,
@@ -109,7 +111,11 @@ async def consumer_group_seen_by_classic_apis(env: Env) -> None:
     for version in (5, 6):
         await env.describe(a.peer, version=version)
     await env.delete_groups(a.peer)
-    member = {"group_id": a.group, "generation_id": 1, "member_id": a.member_id}
+    member: dict[str, Any] = {
+        "group_id": a.group,
+        "generation_id": 1,
+        "member_id": a.member_id,
+    }
     await a.peer.call("Heartbeat", 4, **member)
     await a.peer.call("SyncGroup", 5, **member)
     await env.delete_offsets(a.peer, partitions_of(topic))
