@@ -88,7 +88,11 @@ async def consumer_regex_and_names(env: Env) -> None:
     await a.join(subscribed_topic_regex=y)
     await _resolved(env, a)
     await describe(a)
-    for change in ({"subscribed_topic_names": []}, {"subscribed_topic_regex": ""}):
+    changes: list[dict[str, Any]] = [
+        {"subscribed_topic_names": []},
+        {"subscribed_topic_regex": ""},
+    ]
+    for change in changes:
         with env.transcript.muted():
             await a.beat(**change)
         await a.settle()
