@@ -20,6 +20,8 @@ from kohort.broker.runtime.java_hash import (
 
 def ordered_set(partitions: Collection[int]) -> list[int]:
     """The order of a HashSet that is made from partitions."""
+    if len(partitions) < 2:
+        return list(partitions)
     return in_buckets(partitions, spread_int, buckets_of_copy(len(partitions)))
 
 
