@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kohort.broker import telemetry
 from kohort.broker.clock import BrokerClock, Clock
@@ -69,6 +69,13 @@ SCANNED_GROUP_COST = 1
 
 class ClusterError(ValueError):
     """The cluster cannot make a change; the message says why in one sentence."""
+
+
+class OpenConnection(Sender, Protocol):
+    """A client's connection."""
+
+    def forget_repeated(self) -> None:
+        """Has the next request handled anew, even if it equals the latest one."""
 
 
 class Cluster:
@@ -151,7 +158,7 @@ class Cluster:
         self.unread = Unread()
         self.first_times = telemetry.FirstTimes()
         self.connections = 0
-        self.open_connections: dict[int, Sender] = {}
+        self.open_connections: dict[int, OpenConnection] = {}
         self.fetch_watch: FetchWatch | None = None
         self.request_memory = RequestMemory(
             config["queued.max.request.bytes"],

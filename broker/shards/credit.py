@@ -27,9 +27,6 @@ class Sender(Protocol):
     def is_heard(self) -> bool:
         """True if the client can send requests, and the broker handles them."""
 
-    def forget_repeated(self) -> None:
-        """Decodes the next request in any case; see `Connection._handle_again`."""
-
 
 class Credit:
     """Decides which members count as heard from.

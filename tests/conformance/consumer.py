@@ -83,10 +83,8 @@ class Consumer:
 
     async def leave_for_a_while(self, **over: Any) -> Outcome:
         """The last heartbeat of a static member that will come back."""
-        fields: dict[str, Any] = {
-            "member_epoch": -2,
-            "instance_id": self.options.get("instance_id"),
-        }
+        instance_id = self.options.get("instance_id")
+        fields: dict[str, Any] = {"member_epoch": -2, "instance_id": instance_id}
         return await self.beat(**(fields | over))
 
     async def settle(self) -> None:

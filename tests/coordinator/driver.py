@@ -106,7 +106,7 @@ class Driver:
     Initial delays are off unless a scene asks for them.
     """
 
-    def __init__(self, topics: TopicsImage | None = None, **settings: int) -> None:
+    def __init__(self, topics: TopicsImage | None = None, /, **settings: int) -> None:
         self._settings: dict[str, Any] = {"initial_rebalance_delay_ms": 0} | settings
         self._numbers = itertools.count(1)
         # Powers in force, and topics, which outlive coordinators.

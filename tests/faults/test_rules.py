@@ -323,7 +323,10 @@ INVALID = [
     ),
     ({"swallow": True, "api": []}, "api: [] is not the name of an API"),
     ({"swallow": True, "api": 1}, "api: 1 is not the name of an API"),
-    ({"swallow": True, "state": "Stabel"}, "there is no 'Stabel'; there are: Empty, "),
+    (
+        {"swallow": True, "state": "Stabel"},
+        "there is no 'Stabel'; did you mean: Stable",
+    ),
     ({"swallow": True, "group": 1}, "group: 1 is not a string"),
     ({"error": "NOT_COORDINATER"}, "did you mean: NOT_COORDINATOR"),
     ({"error": "NONE"}, "error: there is no 'NONE'"),
