@@ -217,11 +217,11 @@ class GroupVerbs(CoordinatedVerbs):
         self._perform(events.Fence, row.member_id)
         return row
 
-    @verb("the reconciliation of {member} in group {group} is held")
-    def hold_reconciliation(
+    @verb("{member} is held in group {group}")
+    def hold_member(
         self, /, member: MemberName | None = None, **named: Unpack[Named]
     ) -> MemberRow:
-        """Holds one member of a consumer group between its epoch and the target's.
+        """Holds a member of a consumer group at its partitions.
 
         It keeps its partitions and its epoch, and its heartbeats are answered. Other
         members wait for the partitions that it would give up. A member that left, or
@@ -232,14 +232,14 @@ class GroupVerbs(CoordinatedVerbs):
             named: as for `fence`, and so are the result and the errors.
         """
         row = self._member(member, named)
-        self._perform(events.HoldReconciliation, row.member_id)
+        self._perform(events.HoldMember, row.member_id)
         return row
 
-    @verb("the reconciliation of {member} in group {group} goes on")
-    def release_reconciliation(
+    @verb("{member} goes on in group {group}")
+    def release_member(
         self, /, member: MemberName | None = None, **named: Unpack[Named]
     ) -> MemberRow:
-        """Lets a member go on to its target assignment with its next heartbeat.
+        """Lets a held member go on, with its next heartbeat.
 
         Args:
             member: its member id, group.instance.id or client.id, tried in this order.
@@ -247,7 +247,7 @@ class GroupVerbs(CoordinatedVerbs):
                 is not held is a `PowerError`.
         """
         row = self._member(member, named)
-        self._perform(events.ReleaseReconciliation, row.member_id)
+        self._perform(events.ReleaseMember, row.member_id)
         return row
 
     # -- power over the group

@@ -115,8 +115,8 @@ class Group(Proxy[BrokerGroup]):
     mute = call(BrokerGroup.mute)
     unmute = call(BrokerGroup.unmute)
     fence = call(BrokerGroup.fence)
-    hold_reconciliation = call(BrokerGroup.hold_reconciliation)
-    release_reconciliation = call(BrokerGroup.release_reconciliation)
+    hold_member = call(BrokerGroup.hold_member)
+    release_member = call(BrokerGroup.release_member)
     rebalance = call(BrokerGroup.rebalance)
     hold = call(BrokerGroup.hold)
     release = call(BrokerGroup.release)
@@ -228,10 +228,10 @@ class GroupMember:
         """See `Group.fence`."""
         return self._group.fence(self._name)
 
-    def hold_reconciliation(self) -> MemberRow:
-        """See `Group.hold_reconciliation`."""
-        return self._group.hold_reconciliation(self._name)
+    def hold_member(self) -> MemberRow:
+        """See `Group.hold_member`."""
+        return self._group.hold_member(self._name)
 
-    def release_reconciliation(self) -> MemberRow:
-        """See `Group.release_reconciliation`."""
-        return self._group.release_reconciliation(self._name)
+    def release_member(self) -> MemberRow:
+        """See `Group.release_member`."""
+        return self._group.release_member(self._name)

@@ -145,7 +145,7 @@ def test_other_names_of_the_bootstrap_server() -> None:
 def test_completion_in_bash(shell: Shell) -> None:
     """Commands, options and values, as the shell's script asks for them."""
     for words, found in (
-        ("kohort group ho", ["hold"]),
+        ("kohort group ki", ["kick"]),
         ("kohort serve --clock ma", ["manual"]),
     ):
         printed = shell.done(

@@ -384,7 +384,7 @@ class Fence:
 
 
 @slotted
-class HoldReconciliation:
+class HoldMember:
     """Holds a member of a consumer group at its present partitions and epoch."""
 
     token: object
@@ -393,7 +393,7 @@ class HoldReconciliation:
 
 
 @slotted
-class ReleaseReconciliation:
+class ReleaseMember:
     """Lets a member's next heartbeat go on to its target assignment."""
 
     token: object
@@ -401,9 +401,7 @@ class ReleaseReconciliation:
     member_id: str
 
 
-MemberCommand = (
-    Kick | Expire | Mute | Unmute | Fence | HoldReconciliation | ReleaseReconciliation
-)
+MemberCommand = Kick | Expire | Mute | Unmute | Fence | HoldMember | ReleaseMember
 Command = MemberCommand | TriggerRebalance | HoldGroup | ReleaseGroup | LimitGroup
 """Commands of tests and operators; they are not part of Kafka's protocol."""
 

@@ -45,11 +45,11 @@ class Lasting:
         """Returns whether no hold keeps a member from its target assignment."""
         return member_id not in self.unreconciled.get(group_id, ())
 
-    def hold_reconciliation(self, group_id: str, member_id: str) -> None:
+    def hold_member(self, group_id: str, member_id: str) -> None:
         """Holds a member's reconciliation."""
         self.unreconciled.setdefault(group_id, set()).add(member_id)
 
-    def release_reconciliation(self, group_id: str, member_id: str) -> None:
+    def release_member(self, group_id: str, member_id: str) -> None:
         """Ends such a hold, if there is one."""
         held = self.unreconciled.get(group_id, set())
         held.discard(member_id)

@@ -82,9 +82,9 @@ COMMANDS: Final[Words] = MappingProxyType(
         "kick": "the member is removed",
         "expire": "the member's session expires now",
         "fence": "the member's heartbeats fail until it joins again (KIP-848)",
-        "hold_reconciliation": "the member keeps its partitions and its epoch until"
-        " `release_reconciliation` (KIP-848)",
-        "release_reconciliation": "the member goes on to its target assignment",
+        "hold_member": "the member keeps its partitions and its epoch until"
+        " `release_member` (KIP-848)",
+        "release_member": "the member goes on to its target assignment",
         "mute": "nothing that the member sends counts as a sign of life",
         "unmute": "the member is heard again",
         "rebalance": "the group rebalances",

@@ -109,7 +109,8 @@ def _add(
     texts = [opening(verb.do), *map(_text, arguments)]
     run.__doc__ = "\n\n".join(texts).replace("`", "")
     values = [EXAMPLES.get(each.name) or each.choices[0] for each in arguments]
-    example = ["kohort", str(group.name), name, *things.values(), *values]
+    words = "kohort", str(group.name), name.replace("_", "-")
+    example = [*words, *things.values(), *values]
     examples(" ".join(example))(run)
     json_option(run)
     for each in reversed(declared):

@@ -42,7 +42,8 @@ def verb_operations(
     def operation(verb: Verb) -> Operation:
         declared = [*fields(verb.do)]
         is_of_member = any(each.is_alternative for each in declared)
-        name = f"{verb.name}_{'member' if is_of_member else verbs.what}"
+        what = "member" if is_of_member else verbs.what
+        name = verb.name if verb.name.endswith(what) else f"{verb.name}_{what}"
 
         async def handle(path: P, body: Fields) -> Any:
             found = subject(path)

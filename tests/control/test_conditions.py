@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from collections.abc import Set as AbstractSet
 
 import pytest
 from tests.control.members import AT_ONCE, TOPIC, Member, produce, stable
 from tests.wire.client import connected, connections
 
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.server import Broker
 from kohort.control import group_views
 from kohort.control.conditions import BrokerStoppedError, ConditionTimeout
 from kohort.control.group import Group
-from kohort.protocol.consumer import assigned_partitions
 
 
 @pytest.fixture
@@ -322,13 +323,14 @@ async def test_many_members_cost_a_condition_little(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of their syncs looks at one assignment, not at all of them."""
-    looked_at: list[bytes] = []
+    looked_at: list[str] = []
+    partitions_of = ClassicGroup.partitions_of
 
-    def counted(assignment: bytes) -> set[tuple[str, int]]:
-        looked_at.append(assignment)
-        return assigned_partitions(assignment)
+    def counted(group: ClassicGroup, member_id: str) -> AbstractSet[tuple[str, int]]:
+        looked_at.append(member_id)
+        return partitions_of(group, member_id)
 
-    monkeypatch.setattr(group_views, "assigned", counted)
+    monkeypatch.setattr(ClassicGroup, "partitions_of", counted)
     async with connections(broker, 30) as clients:
         members = [Member(client) for client in clients]
         group = Group(broker, "g")

@@ -126,15 +126,15 @@ async def test_a_group_is_held_between_epoch_and_target(
 
 async def test_one_member_is_held(client: Asking, members: Members) -> None:
     """The others wait for the partitions that it would give up."""
-    status, _ = await client.post(f"{PATH}/hold_reconciliation", {"member": "a"})
+    status, _ = await client.post(f"{PATH}/hold_member", {"member": "a"})
     assert status == 200
     await members.beat("b", "a", "a", "b")
     group = Group(client.broker, "g")
     assert steps(client) == {"a": "stable", "b": "unreleased_partitions"}
-    await client.post(f"{PATH}/release_reconciliation", {"member": "a"})
+    await client.post(f"{PATH}/release_member", {"member": "a"})
     await members.beat("a", "a", "b")
     assert group.state == "Stable"
-    path = f"{PATH}/release_reconciliation"
+    path = f"{PATH}/release_member"
     assert "not held" in await client.refusal(path, {"member": "a"}, 409)
 
 

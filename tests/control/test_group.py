@@ -72,7 +72,9 @@ async def test_described(group: Group, client: WireClient) -> None:
     assert described == {
         "group": "g",
         "state": "Stable",
+        "type": "classic",
         "generation": 1,
+        "assignment_epoch": None,
         "protocol_type": "consumer",
         "protocol": "range",
         "leader": member_id,
@@ -89,7 +91,10 @@ async def test_described(group: Group, client: WireClient) -> None:
                 "is_muted": False,
                 "is_pending": False,
                 "waits_for": None,
+                "epoch": None,
+                "step": None,
                 "assignment": {"t": [0, 1]},
+                "target": {},
             }
         ],
         "pending_members": [],

@@ -23,6 +23,10 @@ def test_without_a_marker_there_is_one_node_and_no_delay() -> None:
     assert settings.broker_config() == {
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 1,
+        "group.consumer.min.session.timeout.ms": 1,
+        "group.consumer.min.heartbeat.interval.ms": 1,
+        "group.consumer.heartbeat.interval.ms": 100,
+        "group.consumer.assignment.interval.ms": 0,
     }
 
 

@@ -19,13 +19,13 @@ from kohort.broker.coordinator.events import (
     Expire,
     Fence,
     HoldGroup,
-    HoldReconciliation,
+    HoldMember,
     Kick,
     LimitGroup,
     MemberCommand,
     Mute,
     ReleaseGroup,
-    ReleaseReconciliation,
+    ReleaseMember,
     TriggerRebalance,
     Unmute,
 )
@@ -118,20 +118,18 @@ def fence(turn: Turn, groups: Groups, event: Fence) -> None:
     turn.reply(event.token, _DONE)
 
 
-def hold_reconciliation(turn: Turn, groups: Groups, event: HoldReconciliation) -> None:
+def hold_member(turn: Turn, groups: Groups, event: HoldMember) -> None:
     """Keeps a member at its partitions and its epoch; its heartbeats are answered."""
     found = _find(turn, groups, event)
     if found is None:
         return
     group, member = found
-    commanded(turn, groups, event, "hold_reconciliation", member.identity)
-    turn.lasting.hold_reconciliation(group.group_id, member.member_id)
+    commanded(turn, groups, event, "hold_member", member.identity)
+    turn.lasting.hold_member(group.group_id, member.member_id)
     turn.reply(event.token, _DONE)
 
 
-def release_reconciliation(
-    turn: Turn, groups: Groups, event: ReleaseReconciliation
-) -> None:
+def release_member(turn: Turn, groups: Groups, event: ReleaseMember) -> None:
     """Lets a member go on with its next heartbeat."""
     found = _find(turn, groups, event)
     if found is None:
@@ -140,8 +138,8 @@ def release_reconciliation(
     if turn.lasting.is_reconciled(group.group_id, member.member_id):
         _refuse(turn, event, "the member's reconciliation is not held")
         return
-    commanded(turn, groups, event, "release_reconciliation", member.identity)
-    turn.lasting.release_reconciliation(group.group_id, member.member_id)
+    commanded(turn, groups, event, "release_member", member.identity)
+    turn.lasting.release_member(group.group_id, member.member_id)
     turn.reply(event.token, _DONE)
 
 

@@ -45,7 +45,7 @@ def end(turn: Turn, group: ConsumerGroup, member: Member) -> None:
     if member.is_muted:
         member.is_muted = False
         turn.lasting.unmute(group.group_id, member.member_id)
-    turn.lasting.release_reconciliation(group.group_id, member.member_id)
+    turn.lasting.release_member(group.group_id, member.member_id)
     if member.armed != NEVER:
         member.armed = NEVER
         turn.disarm(member.session_key)

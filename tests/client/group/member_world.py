@@ -252,6 +252,9 @@ HANDLERS: dict[str, Any] = {
 class Request(Pending[Any]):
     """A request as the broker's handler sees it, without a connection."""
 
+    def note_member(self, connection: int, group_id: str, member_id: str) -> None:
+        """Nothing: connections do not end here."""
+
     def __init__(
         self,
         context: Context,

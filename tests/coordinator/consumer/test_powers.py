@@ -6,8 +6,8 @@ from tests.coordinator.consumer.context import Scene
 
 from kohort.broker.coordinator.events import (
     Fence,
-    HoldReconciliation,
-    ReleaseReconciliation,
+    HoldMember,
+    ReleaseMember,
 )
 from kohort.protocol.errors import ErrorCode
 
@@ -154,7 +154,7 @@ def test_one_member_is_held_between_its_epoch_and_the_targets() -> None:
     scene = Scene()
     scene.topic()
     (a,) = scene.settled("A")
-    scene.command(HoldReconciliation, a.member_id)
+    scene.command(HoldMember, a.member_id)
     b = scene.consumer("B", "t")
     b.join()
     scene.settle(a, b)
@@ -164,11 +164,11 @@ def test_one_member_is_held_between_its_epoch_and_the_targets() -> None:
         b.member_id,
         [a.member_id],
     )
-    assert scene.command(ReleaseReconciliation, a.member_id) is None
+    assert scene.command(ReleaseMember, a.member_id) is None
     scene.settle(a, b)
     assert (a.epoch, a.assigned, b.assigned) == (3, {"t": [0]}, {"t": [1]})
     not_held = "the member's reconciliation is not held"
-    assert scene.command(ReleaseReconciliation, a.member_id) == not_held
+    assert scene.command(ReleaseMember, a.member_id) == not_held
 
 
 def test_a_held_member_that_goes_is_held_no_more() -> None:
@@ -176,7 +176,7 @@ def test_a_held_member_that_goes_is_held_no_more() -> None:
     scene = Scene()
     scene.topic()
     a, _ = scene.settled("A", "B")
-    scene.command(HoldReconciliation, a.member_id)
+    scene.command(HoldMember, a.member_id)
     a.leave()
     assert scene.lasting.unreconciled == {}
 
@@ -185,7 +185,7 @@ def test_members_of_classic_groups_have_no_epochs() -> None:
     """They are neither fenced by one, nor reconciled."""
     scene = Scene()
     (a,) = scene.stable_group("A")
-    for command in (Fence, HoldReconciliation, ReleaseReconciliation):
+    for command in (Fence, HoldMember, ReleaseMember):
         refusal = scene.command(command, a.member_id)
         assert refusal == "it is a classic group; its members have no epochs"
 

@@ -126,11 +126,11 @@ def test_steps_and_changes_of_partitions_are_events() -> None:
     assert kinds == [
         ("member_reconciled", a.member_id, "unrevoked_partitions"),
         ("member_reconciled", b.member_id, "unreleased_partitions"),
-        ("member_reconciled", a.member_id, "stable"),
         ("partitions_changed", a.member_id, "assigned"),
+        ("member_reconciled", a.member_id, "stable"),
         ("member_synced", a.member_id, None),
-        ("member_reconciled", b.member_id, "stable"),
         ("partitions_changed", b.member_id, "assigned"),
+        ("member_reconciled", b.member_id, "stable"),
         ("member_synced", b.member_id, None),
         ("group_state", None, None),
     ]

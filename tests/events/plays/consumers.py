@@ -8,8 +8,8 @@ from tests.events.plays.scene import Facts, Plays, S, part
 
 from kohort.broker.coordinator.events import (
     Fence,
-    HoldReconciliation,
-    ReleaseReconciliation,
+    HoldMember,
+    ReleaseMember,
     TopicsChanged,
 )
 
@@ -72,18 +72,18 @@ def _(c: Context) -> Facts:
     return {"member_id": a.member_id, "generation": 3, "reason": None}
 
 
-@play("commanded", "hold_reconciliation")
+@play("commanded", "hold_member")
 def _(c: Context) -> Facts:
     a, _ = _waiting(c)
-    c.command(HoldReconciliation, a.member_id)
+    c.command(HoldMember, a.member_id)
     return {"member_id": a.member_id, "held_in": None}
 
 
-@play("commanded", "release_reconciliation")
+@play("commanded", "release_member")
 def _(c: Context) -> Facts:
     a, _ = _waiting(c)
-    c.command(HoldReconciliation, a.member_id)
-    c.command(ReleaseReconciliation, a.member_id)
+    c.command(HoldMember, a.member_id)
+    c.command(ReleaseMember, a.member_id)
     return {"member_id": a.member_id, "held_in": None}
 
 
