@@ -27,7 +27,6 @@ from typing import Any, Final
 from kohort.broker.server import Broker
 from kohort.client.admin import Admin
 from kohort.client.consumer import Consumer
-from kohort.client.errors import KohortError
 from kohort.client.producer import Producer
 from kohort.control.group import Group
 from kohort.control.metrics.metrics import Metrics
@@ -109,22 +108,25 @@ class Process:
         self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        async with self.consumer:
-            while True:
-                with contextlib.suppress(KohortError):
-                    found = await self.consumer.getmany(timeout_ms=500)
-                    if found and self.work_s:
-                        await asyncio.sleep(self.work_s)
+        await self.consumer.start()
+        while True:
+            found = await self.consumer.getmany(timeout_ms=500)
+            if found and self.work_s:
+                await asyncio.sleep(self.work_s)
 
-    async def stop(self) -> None:
-        """Closes it: it commits, and leaves."""
+    async def _halt(self) -> None:
         self._task.cancel()
         await asyncio.wait([self._task])
 
+    async def stop(self) -> None:
+        """Closes it: it commits, and leaves."""
+        await self._halt()
+        await self.consumer.close()
+
     async def crash(self) -> None:
         """Ends it without a word."""
+        await self._halt()
         await self.consumer.close(0, leaves=False)
-        await self.stop()
 
 
 class Deployment:
