@@ -391,6 +391,7 @@ def rebalances(events: Iterable[Event]) -> list[Row]:
         row = {name: account.get(RENAMED.get(name, name)) for name in names}
         waits = [(-w["waited_ns"], w["member_id"]) for w in account["waits"] or ()]
         longest_ns, last = min(waits, default=(None, None))
+        row["group_type"] = account.get("group_type") or "classic"
         row |= {"number": number, "culprit_name": name_of(account), "waited_for": last}
         row["waited_ns"] = None if longest_ns is None else -longest_ns
         found.append(row)

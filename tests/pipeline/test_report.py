@@ -167,7 +167,8 @@ def group(name: str, **changed: Any) -> Mapping[str, Any]:
     alike = {"runs": 1, "members": 3, "partitions": 6, "restarts": 3, "restarted": 3}
     nothing = dict.fromkeys(("expired", "refused_full", "other_causes"), 0)
     cost = {"downtime_s": 10.0, "downtime_share": 0.01, "unprocessed_s": 0.0}
-    way = {"is_eager": True, "is_static": False, "assignors": ["range"]}
+    way = {"group_type": "classic", "is_eager": True, "is_static": False}
+    way["assignors"] = ["range"]
     own = {"group": name, "away_s": 5.0}
     return {**alike, **nothing, **cost, **way, **own, **changed}
 
@@ -176,6 +177,11 @@ def group(name: str, **changed: Any) -> Mapping[str, Any]:
     ("changed", "said"),
     [
         ({"is_eager": False}, "eager (b) and 10 cooperative (a)"),
+        (
+            {"group_type": "consumer", "is_eager": False, "assignors": ["uniform"]},
+            "eager (b) and 10 consumer (a)",
+        ),
+        ({"group_type": None, "is_eager": False}, "eager (b) and 10 otherwise (a)"),
         ({"assignors": ["sticky"]}, "range (b) and 10 sticky (a)"),
         ({}, None),
         ({"is_static": True, "restarts": 2}, None),
