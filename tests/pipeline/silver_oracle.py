@@ -389,13 +389,24 @@ def rebalances(events: Iterable[Event]) -> list[Row]:
     found = []
     for number, account in enumerate(accounts(events), 1):
         row = {name: account.get(RENAMED.get(name, name)) for name in names}
-        waits = [(-w["waited_ns"], w["member_id"]) for w in account["waits"] or ()]
+        waits = _waits(account)
         longest_ns, last = min(waits, default=(None, None))
         row["group_type"] = account.get("group_type") or "classic"
         row |= {"number": number, "culprit_name": name_of(account), "waited_for": last}
         row["waited_ns"] = None if longest_ns is None else -longest_ns
         found.append(row)
     return found
+
+
+def _waits(account: Row) -> list[tuple[int, str]]:
+    """Negative times that the group waited for members, and their ids."""
+    if account.get("group_type") == "consumer":
+        return [
+            (step["since_ns"] - step["until_ns"], step["member_id"])
+            for step in account["steps"]
+            if step["what"] == "revoke"
+        ]
+    return [(-wait["waited_ns"], wait["member_id"]) for wait in account["waits"] or ()]
 
 
 def pauses(events: Sequence[Event]) -> list[Row]:

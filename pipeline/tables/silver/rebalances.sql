@@ -33,9 +33,10 @@
 --   assignment
 -- sync_ns bigint: time from there to the leader's assignment; in a consumer group, until
 --   all members had their partitions
--- waited_for string: the member with the longest waited_ns in waits of the event; of
---   several, the one with the smallest id; null: none
--- waited_ns bigint: its waited_ns
+-- waited_for string: the member with the longest waited_ns in waits of the event; in a
+--   consumer group, with the longest revoke of its steps; of several, the one with the
+--   smallest id; null: none
+-- waited_ns bigint: its waited_ns, or the duration of that step
 -- protocol string: the assignor
 -- leader string: the member that computed the assignment; null: a consumer group
 -- leader_cause string: why that member leads
@@ -53,12 +54,24 @@
 WITH waited AS (
   SELECT
     *,
-    array_max(transform(waits, wait -> wait.waited_ns)) AS longest_ns
+    CASE
+      WHEN group_type = 'consumer' THEN transform(
+        filter(steps, step -> step.what = 'revoke'),
+        step -> struct(step.member_id AS member_id, step.until_ns - step.since_ns AS ns)
+      )
+      ELSE transform(
+        waits, wait -> struct(wait.member_id AS member_id, wait.waited_ns AS ns)
+      )
+    END AS waited
   FROM accounts
 ),
-found AS (
-  SELECT *, filter(waits, wait -> wait.waited_ns = longest_ns) AS longest
+longest AS (
+  SELECT *, array_max(transform(waited, each -> each.ns)) AS longest_ns
   FROM waited
+),
+found AS (
+  SELECT *, filter(waited, each -> each.ns = longest_ns) AS longest
+  FROM longest
 )
 SELECT
   run,
@@ -89,7 +102,7 @@ SELECT
   join_ended_by AS join_ended,
   join_ns,
   sync_ns,
-  array_min(transform(longest, wait -> wait.member_id)) AS waited_for,
+  array_min(transform(longest, each -> each.member_id)) AS waited_for,
   longest_ns AS waited_ns,
   protocol,
   leader,
