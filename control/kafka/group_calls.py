@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.client.admin import Admin
 from kohort.client.administering.values import GroupDescription, MemberToRemove, Results
@@ -14,8 +14,11 @@ from kohort.control.kafka.options import Access, say
 from kohort.control.kafka.printing import report, report_all
 from kohort.control.kafka.rendering import shown_places
 from kohort.control.kafka.topic_calls import admin_of
-from kohort.control.tables import Table, show, show_json, table
+from kohort.control.tables import show, show_json, table
 from kohort.control.terminal import fail, host_port, printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 

@@ -398,7 +398,7 @@ def rebalances(events: Iterable[Event]) -> list[Row]:
     return found
 
 
-def _waits(account: Row) -> list[tuple[int, str]]:
+def _waits(account: Event) -> list[tuple[int, str]]:
     """Negative times that the group waited for members, and their ids."""
     if account.get("group_type") == "consumer":
         return [
