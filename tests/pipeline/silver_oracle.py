@@ -292,9 +292,13 @@ def _lag_steps(
 ) -> Iterator[tuple[tuple[int, int, int], Ends | None]]:
     """Places and what was known there; None: a rebalance started."""
     gaps: dict[int, Ends] = {}
+    begun = {(each["node"], each["started_sequence"]) for each in accounts(events)}
     for event in events:
         place = event["time_ns"], event["node"], event["sequence"]
-        if event["kind"] == "rebalance_started":
+        # In Assigning, an epoch belongs to the rebalance before.
+        if event["kind"] == "rebalance_started" and (
+            event["previous_state"] != "Assigning" or place[1:] in begun
+        ):
             yield place, None
         known = [row for row in commits([event]) if row["end_offset"] is not None]
         if event["kind"] == "offsets_committed" and known:
