@@ -80,7 +80,8 @@ CHECKS: Final[Mapping[str, Rule]] = MappingProxyType(
         ),
         "rebalances_without_account": Rule(
             "rebalances before the last one of their group that have no"
-            " rebalance_account; of all that started"
+            " rebalance_account; of all that started: the epochs of a consumer group up"
+            " to its target assignment are one"
         ),
         "rebalances_without_end": Rule(
             "accounts of rebalances whose end is missing from the events; of all"
@@ -382,7 +383,11 @@ def _accounts(frames: Frames) -> DataFrame:
     from pyspark.sql import functions as sql
 
     place = sql.struct("time_ns", "node", "sequence")
-    starts = frames[EVENTS].where(sql.col("kind") == "rebalance_started")
+    # In Assigning, an epoch belongs to the rebalance before (KIP-848).
+    state = sql.coalesce("previous_state", sql.lit(""))
+    starts = frames[EVENTS].where(
+        (sql.col("kind") == "rebalance_started") & (state != "Assigning")
+    )
     # The last one of a group may be under way.
     latest = starts.groupBy(*by("run", "group")).agg(sql.max(place).alias("latest"))
     known = frames["silver/rebalances"].select(

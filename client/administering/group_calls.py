@@ -23,9 +23,10 @@ from kohort.client.administering.values import (
     GroupListings,
     MemberToRemove,
     Results,
-    read_group,
+    read_classic_group,
+    read_consumer_group,
 )
-from kohort.client.errors import KohortError, error_of
+from kohort.client.errors import KohortError, UnsupportedVersionError, error_of
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.group_offsets import (
     BY_NAME,
@@ -51,6 +52,9 @@ from kohort.protocol.apis.k47_offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from kohort.protocol.apis.k69_consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+)
 from kohort.protocol.errors import ErrorCode
 
 K = TypeVar("K")
@@ -58,6 +62,9 @@ V = TypeVar("V")
 
 _DEAD = "Dead"
 """The state of unknown groups in responses of brokers before KIP-1043."""
+
+_NO_CONSUMER_GROUP = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}
+"""Errors of ConsumerGroupDescribe after which DescribeGroups is asked."""
 
 
 async def list_consumer_groups(
@@ -99,22 +106,57 @@ async def list_consumer_groups(
 async def describe_consumer_groups(
     admin: Connected, groups: Iterable[str], timeout_ms: int | None = None
 ) -> Results[str, GroupDescription]:
-    """Groups of the classic protocol, and their members."""
-    cluster, api = admin.cluster, "DescribeGroups"
+    """Consumer groups and classic groups, and their members.
+
+    As in the Java client, each group is asked for by ConsumerGroupDescribe, and again
+    by DescribeGroups if it is no consumer group, or if the broker has none (KIP-848).
+    """
+    cluster = admin.cluster
 
     async def ask(
         node_id: NodeId, some: Sequence[str]
     ) -> Answers[str, GroupDescription]:
         assert node_id is not None
-        response = await cluster.call(node_id, api, DescribeGroupsRequest(some))
-        found: dict[str, GroupDescription | KohortError] = {}
-        for row in response.groups:
-            is_dead = not row.error_code and row.group_state == _DEAD
-            error = error_of(ErrorCode.GROUP_ID_NOT_FOUND) if is_dead else error_in(row)
-            found[row.group_id] = error or read_group(row, node_id)
+        found = await _describe_consumer_groups(cluster, node_id, some)
+        if others := [group for group in some if group not in found]:
+            found |= await _describe_classic_groups(cluster, node_id, others)
         return found
 
-    return await _ask_coordinators(cluster, api, timeout_ms, groups, ask)
+    return await _ask_coordinators(cluster, "DescribeGroups", timeout_ms, groups, ask)
+
+
+async def _describe_consumer_groups(
+    cluster: Cluster, node_id: int, groups: Sequence[str]
+) -> dict[str, GroupDescription | KohortError]:
+    """Descriptions and errors, without groups for which DescribeGroups is right."""
+    api = "ConsumerGroupDescribe"
+    try:
+        request = ConsumerGroupDescribeRequest(groups)
+        response = await cluster.call(node_id, api, request)
+    except UnsupportedVersionError:
+        return {}
+    found: dict[str, GroupDescription | KohortError] = {}
+    for row in response.groups:
+        if row.error_code in _NO_CONSUMER_GROUP:
+            continue
+        error = error_in(row)
+        if error is not None:
+            error.fill(api=api)
+        found[row.group_id] = error or read_consumer_group(row, node_id)
+    return found
+
+
+async def _describe_classic_groups(
+    cluster: Cluster, node_id: int, groups: Sequence[str]
+) -> dict[str, GroupDescription | KohortError]:
+    request = DescribeGroupsRequest(groups)
+    response = await cluster.call(node_id, "DescribeGroups", request)
+    found: dict[str, GroupDescription | KohortError] = {}
+    for row in response.groups:
+        is_dead = not row.error_code and row.group_state == _DEAD
+        error = error_of(ErrorCode.GROUP_ID_NOT_FOUND) if is_dead else error_in(row)
+        found[row.group_id] = error or read_classic_group(row, node_id)
+    return found
 
 
 async def delete_consumer_groups(

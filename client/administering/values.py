@@ -201,18 +201,36 @@ class MemberDescription:
     """Decoded from the metadata; None if that is empty or not a subscription."""
     partitions: Sequence[TopicPartition] | None
     """Decoded from the assignment; None if that is empty or in another format."""
+    member_epoch: int | None = None
+    """Of a member of a consumer group, as are the next ones; None: a classic group."""
+    target_partitions: Sequence[TopicPartition] | None = None
+    """Its partitions in the target assignment."""
+    subscribed_pattern: str | None = None
+    """Its pattern of topics; None without one."""
+    is_upgraded: bool | None = None
+    """False if it still uses the classic protocol; None: the broker does not say."""
 
 
 @slotted
 class GroupDescription:
-    """A group of the classic protocol."""
+    """A group; "" if the broker does not send a value.
+
+    Attributes:
+        type: ``classic``, or ``consumer`` (KIP-848).
+        protocol: the assignor.
+        group_epoch: of a consumer group; None: another one.
+        target_assignment_epoch: likewise.
+    """
 
     group_id: str
+    type: str
     state: str
     protocol_type: str
     protocol: str
     members: Sequence[MemberDescription]
     coordinator_id: int
+    group_epoch: int | None = None
+    target_assignment_epoch: int | None = None
 
 
 class MemberToRemove(NamedTuple):
@@ -292,20 +310,24 @@ class ProducerDescription:
     first_offset: int | None
 
 
-def read_group(group: Any, coordinator_id: int) -> GroupDescription:
+def read_classic_group(group: Any, coordinator_id: int) -> GroupDescription:
     """The description in a row of a DescribeGroupsResponse."""
     is_consumer = group.protocol_type == PROTOCOL_TYPE
     return GroupDescription(
         group.group_id,
+        "classic",
         group.group_state,
         group.protocol_type,
         group.protocol_data,
-        [_read_member(member, is_consumer=is_consumer) for member in group.members],
+        [
+            _read_classic_member(member, is_consumer=is_consumer)
+            for member in group.members
+        ],
         coordinator_id,
     )
 
 
-def _read_member(member: Any, *, is_consumer: bool) -> MemberDescription:
+def _read_classic_member(member: Any, *, is_consumer: bool) -> MemberDescription:
     subscription = partitions = None
     if is_consumer:
         # Brokers check neither: clients may send anything.
@@ -333,3 +355,47 @@ def _read_member(member: Any, *, is_consumer: bool) -> MemberDescription:
         subscription,
         partitions,
     )
+
+
+_UPGRADED = {0: False, 1: True}
+"""By the type of a member; -1 is unknown (KIP-1099)."""
+
+
+def read_consumer_group(group: Any, coordinator_id: int) -> GroupDescription:
+    """The description in a row of a ConsumerGroupDescribeResponse."""
+    return GroupDescription(
+        group.group_id,
+        "consumer",
+        group.group_state,
+        PROTOCOL_TYPE,
+        group.assignor_name,
+        [_read_consumer_member(member) for member in group.members],
+        coordinator_id,
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _read_consumer_member(member: Any) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        b"",
+        b"",
+        Subscription(member.subscribed_topic_names, rack_id=member.rack_id),
+        _places(member.assignment),
+        member.member_epoch,
+        _places(member.target_assignment),
+        member.subscribed_topic_regex or None,
+        _UPGRADED.get(member.member_type),
+    )
+
+
+def _places(assignment: Any) -> list[TopicPartition]:
+    return [
+        TopicPartition(each.topic_name, partition)
+        for each in assignment.topic_partitions
+        for partition in each.partitions
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.client.admin import Admin
 from kohort.client.administering.values import GroupDescription, MemberToRemove, Results
@@ -16,6 +16,9 @@ from kohort.control.kafka.rendering import shown_places
 from kohort.control.kafka.topic_calls import admin_of
 from kohort.control.tables import show, show_json, table
 from kohort.control.terminal import fail, host_port, printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -60,7 +63,10 @@ async def describe(access: Access, names: Sequence[str], *, as_json: bool) -> in
     shown = [
         {
             "group": name,
+            "type": group.type,
             "state": group.state,
+            "group_epoch": group.group_epoch,
+            "target_assignment_epoch": group.target_assignment_epoch,
             "coordinator": {
                 "id": group.coordinator_id,
                 "address": _address(nodes, group.coordinator_id),
@@ -85,8 +91,8 @@ async def described_groups(
 ) -> tuple[dict[str, GroupDescription], dict[str, KohortError]]:
     """Descriptions of groups, and the errors of the rest.
 
-    For a group of a newer protocol (KIP-848) it shows only the state and the
-    coordinator, with a note on stderr.
+    For a group of another type, such as a share group (KIP-932), it shows only the
+    state and the coordinator, with a note on stderr.
     """
     found = await admin.describe_consumer_groups(names)
     groups, errors = found.values, found.errors
@@ -100,7 +106,7 @@ async def described_groups(
         row = listed[name]
         say(f"group {name!r} is of type {row.type!r}: its members cannot be shown")
         groups[name] = GroupDescription(
-            name, row.state, row.protocol_type, "", (), node_id
+            name, row.type, row.state, row.protocol_type, "", (), node_id
         )
         del errors[name]
     return {name: groups[name] for name in names if name in groups}, errors
@@ -135,12 +141,18 @@ def _members(group: GroupDescription) -> list[dict[str, Any]]:
             "topics": None
             if member.subscription is None
             else sorted(member.subscription.topics),
-            "partitions": None
-            if member.partitions is None
-            else [list(place) for place in sorted(member.partitions)],
+            "subscribed_pattern": member.subscribed_pattern,
+            "member_epoch": member.member_epoch,
+            "is_upgraded": member.is_upgraded,
+            "partitions": _listed(member.partitions),
+            "target_partitions": _listed(member.target_partitions),
         }
         for member in sorted(group.members, key=lambda m: (m.client_id, m.member_id))
     ]
+
+
+def _listed(places: Sequence[TopicPartition] | None) -> list[list[Any]] | None:
+    return None if places is None else [list(place) for place in sorted(places)]
 
 
 def _progress(
@@ -179,32 +191,45 @@ def _show(group: Mapping[str, Any], *, is_first: bool) -> None:
     parts: list[Any] = [] if is_first else [""]
     parts += [
         printable(f"group {group['group']}"),
+        f"  type         {group['type'] or '-'}",
         f"  state        {group['state']}",
+        *_epochs(group),
         f"  coordinator  {where}",
         printable(f"  assignor     {group['assignor'] or '-'}"),
         f"  members      {len(members)}",
         f"  lag          {group['lag']}",
     ]
     if members:
-        cells = [
-            [
-                m["member_id"],
-                m["group_instance_id"],
-                m["client_id"],
-                m["host"],
-                None
-                if m["partitions"] is None
-                else shown_places(m["partitions"]) or None,
-            ]
-            for m in members
-        ]
-        columns = ("member", "instance", "client", "host", "partitions")
-        parts += ["", table(columns, cells)]
+        parts += ["", _member_table(members, has_epochs=group["type"] == "consumer")]
     if partitions:
         cells = [[*p.values()][:6] for p in partitions]
         numbers = ("partition", "committed", "end", "lag")
         parts += ["", table(("topic", *numbers, "owner"), cells, numbers=numbers)]
     show(*parts)
+
+
+def _epochs(group: Mapping[str, Any]) -> list[str]:
+    """A line with the epochs of a consumer group."""
+    epoch, target = group["group_epoch"], group["target_assignment_epoch"]
+    if epoch is None:
+        return []
+    return [f"  epoch        {epoch} (target assignment: {target})"]
+
+
+def _member_table(members: Sequence[Mapping[str, Any]], *, has_epochs: bool) -> Table:
+    columns = ["member", "instance", "client", "host", "partitions"]
+    keys = ["member_id", "group_instance_id", "client_id", "host"]
+    if has_epochs:
+        columns[-1:] = ["epoch", "partitions", "target"]
+        keys.append("member_epoch")
+    cells = []
+    for member in members:
+        row = [member[key] for key in keys]
+        row.append(shown_places(member["partitions"] or ()) or None)
+        if has_epochs:
+            row.append(shown_places(member["target_partitions"] or ()) or None)
+        cells.append(row)
+    return table(columns, cells, numbers=("epoch",))
 
 
 async def delete(access: Access, names: Sequence[str]) -> int:

@@ -190,6 +190,8 @@ def _state(fold: GroupFold, group: str, fields: Mapping[str, Any], _seen: Seen) 
 def _rebalance(
     fold: GroupFold, group: str, fields: Mapping[str, Any], seen: Seen
 ) -> None:
+    if fields.get("previous_state") == "Assigning":
+        return  # another epoch before the target assignment: the same rebalance
     cause = fields["cause"]
     counts = fold.of(group)
     counts.last_cause, counts.last_time = cause, seen.time

@@ -152,6 +152,7 @@ class Metrics:
             states[group.state] += 1
             if fold.of(group.group_id) is not fold.others:
                 rows[group.group_id] = {
+                    "type": group.type,
                     "state": str(group.state),
                     "node": node_id,
                     "members": len(group.members),
@@ -205,6 +206,7 @@ class Metrics:
 
 
 _GONE: Mapping[str, Any] = {
+    "type": None,
     "state": None,
     "node": None,
     "members": 0,

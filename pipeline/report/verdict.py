@@ -38,9 +38,13 @@ def verdict(groups: Sequence[Row]) -> Markup:
 
 
 def kind(row: Row) -> str:
-    """The way in which a group assigns: ``static eager``; empty: unknown."""
-    words = {True: "eager", False: "cooperative", None: ""}
-    return f"{'static ' if row['is_static'] else ''}{words[row['is_eager']]}".strip()
+    """The way in which a group assigns: ``static eager``; empty: unknown.
+
+    Consumer groups (KIP-848) are neither eager nor cooperative.
+    """
+    classic = {True: "eager", False: "cooperative", None: ""}[row["is_eager"]]
+    way = {"classic": classic, "consumer": "consumer"}.get(row["group_type"], "")
+    return f"{'static ' if row['is_static'] else ''}{way}".strip()
 
 
 def assigns(row: Row) -> str:

@@ -136,7 +136,8 @@ def _changes(frames: Frames) -> DataFrame:
 def _starts(frames: Frames) -> DataFrame:
     """The starts of rebalances, numbered.
 
-    One that is under way has no account, and ends the events of the one before.
+    One that is under way has no account, and ends the events of the one before. A later
+    epoch of a group that is Assigning belongs to the rebalance before (KIP-848).
     """
     own = (*GROUP, "node", "sequence")
     accounts = frames["silver/rebalances"].select(
@@ -144,9 +145,11 @@ def _starts(frames: Frames) -> DataFrame:
     )
     return (
         of_kinds(frames, "rebalance_started")
-        .select(*GROUP, *IN_ORDER)
-        .withColumn("start", f.row_number().over(along(*GROUP)))
+        .select(*GROUP, *IN_ORDER, "previous_state")
         .join(accounts, [*own], "left")
+        .where("number is not null or coalesce(previous_state, '') <> 'Assigning'")
+        .drop("previous_state")
+        .withColumn("start", f.row_number().over(along(*GROUP)))
         .na.fill(0, ["number", "peak_until_ns"])
     )
 

@@ -228,6 +228,7 @@ def test_a_member_comes_and_goes(number: int, name: str, there: Shell, at: At) -
         group = there.group(name)
         (described,) = group["members"]
         assert (group["state"], group["assignor"]) == ("Stable", "range")
+        assert (group["type"], group["group_epoch"]) == ("classic", None)
         assert described["client_id"] == "me"
         assert described["group_instance_id"] == "i"
         assert described["partitions"] == [[name, 0], [name, 1]]
@@ -250,6 +251,31 @@ def test_a_member_comes_and_goes(number: int, name: str, there: Shell, at: At) -
     assert [p["committed"] for p in group["partitions"]] == [0, 2]
     assert there.done("groups", "delete", name) == f"deleted {name}\n"
     assert "GROUP_ID_NOT_FOUND" in there.fails("groups", "describe", name)
+
+
+def test_a_consumer_group_is_shown(name: str, there: Shell, at: At) -> None:
+    """Its type and epochs, and its members with their epochs and target assignments."""
+    there.done("topics", "create", name, "--partitions", "2")
+    there.sent(name, b"a\n", "-p", "1")
+    options = ("-g", name, "--from-beginning", "-X", "group.protocol=consumer")
+    with consuming(name, *options, **at) as member:
+        assert member.stdout is not None
+        assert member.stdout.readline() == "a\n"
+        group = there.group(name)
+        assert (group["type"], group["assignor"]) == ("consumer", "uniform")
+        epoch = group["group_epoch"]
+        assert group["target_assignment_epoch"] == epoch
+        (described,) = group["members"]
+        assert described["member_epoch"] == epoch
+        assert described["target_partitions"] == [[name, 0], [name, 1]]
+        text = there.done("groups", "describe", name)
+        assert f"  epoch        {epoch} (target assignment: {epoch})\n" in text
+        assert f"{epoch}  {name} 0-1  {name} 0-1\n" in text
+        listed = json.loads(there.done("groups", "list", "--json"))
+        assert {row["group"]: row["type"] for row in listed}[name] == "consumer"
+        member.send_signal(signal.SIGINT)
+        member.communicate(timeout=PATIENCE_S)
+    assert there.group(name)["state"] == "Empty"
 
 
 def test_a_full_group(name: str, there: Shell, at: At) -> None:
@@ -337,7 +363,7 @@ def test_groups_are_listed(name: str, there: Shell) -> None:
     row = {"group": name, "state": "Empty", "type": "classic"}
     assert row | {"protocol_type": "consumer"} in listed
     assert name in there.done("groups", "list")
-    assert name not in there.done("groups", "list", "--state", "stable")
+    assert name not in there.run("groups", "list", "--state", "stable").out
     mistyped = there.run("groups", "list", "--state", "Stabel")
     assert (mistyped.code, mistyped.out) == (2, "")
     assert f"group {name}\n" in there.done("groups", "describe", "--all")

@@ -34,6 +34,9 @@ from kohort.control.metrics.groups import LONGEST_NAME, MOST_GROUPS, OTHERS
 from kohort.control.metrics.metrics import MOST_TOPICS
 from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
+from kohort.protocol.apis.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+)
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import APIS
 
@@ -137,6 +140,27 @@ async def test_a_group_as_it_stands() -> None:
         assert (
             await s.value("kohort_group_departures_total", group="g", cause="left") == 1
         )
+
+
+async def test_a_consumer_group_as_it_stands() -> None:
+    """Its state is one of its protocol, its generation is the epoch."""
+    async with scraping() as s:
+        await stable(s.wire, "classic")
+        request = ConsumerGroupHeartbeatRequest(
+            "c",
+            "m",
+            rebalance_timeout_ms=9_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        answer = await s.wire.call("ConsumerGroupHeartbeat", 1, request)
+        assert answer.error_code == 0
+        epoch = answer.member_epoch
+        assert await s.value("kohort_group_generation", group="c") == epoch
+        assert await s.value("kohort_group_state", group="c", state="Stable") == 1
+        rows = {row["group"]: row for row in (await s.json())["groups"]}
+        assert rows["classic"]["type"] == "classic"
+        assert (rows["c"]["type"], rows["c"]["protocol"]) == ("consumer", "uniform")
 
 
 async def test_rebalances_by_cause_and_how_long_they_take() -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+from tests.coordinator.consumer.member import Consumer
 from tests.coordinator.context import Context
 from tests.coordinator.member import Member, dealt, subscribed
 from tests.coordinator.test_machine import share
@@ -155,3 +156,19 @@ def test_who_was_never_told_its_assignment_had_nothing() -> None:
     pair.context.sleep(3_000)
     cleo.leave()
     assert compare(pair.context) == pytest.approx(1)
+
+
+def test_epochs_before_the_target_assignment_are_one_rebalance() -> None:
+    """Three consumers join a consumer group at once (KIP-848)."""
+    context = Context(consumer_assignment_interval_ms=1_000)
+    context.topics.create("t", 3)
+    consumers = [Consumer(context, name, "t") for name in "abc"]
+    for consumer in consumers:
+        consumer.join()
+    context.sleep(1_000)
+    for consumer in (*consumers, *consumers):
+        consumer.beat()
+        consumer.settle()
+    compare(context)
+    epochs = [each for each in recorded(context) if each["kind"] == "rebalance_started"]
+    assert len(epochs) > sum(counted(context).of("g").rebalances.values())

@@ -11,8 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bench.pipeline.lives import STEP_S, TOPIC, Client, Kind, Life
+from bench.pipeline.lives import (
+    HEARTBEAT_S,
+    REBALANCE_MS,
+    STEP_S,
+    TOPIC,
+    Client,
+    Kind,
+    Life,
+)
+from tests.coordinator.consumer.member import Consumer
 
+from kohort.broker.coordinator.effects import ConsumerHeartbeatResult
 from kohort.protocol.consumer import Subscription, encode
 
 BEGIN_NS: Final = 1_748_822_400_000_000_000
@@ -23,6 +33,11 @@ OVERRUN_S: Final = 20.0
 """How long after it left an application polls again."""
 HANG_S: Final = 14.0
 """How long a process hangs."""
+COMES_BACK: Final = -2
+"""The epoch with which a static member leaves (KIP-848)."""
+_UNKNOWN_MEMBER_ID: Final = 25
+_FENCED: Final = frozenset({_UNKNOWN_MEMBER_ID, 110})
+"""Errors after which a member of a consumer group joins again."""
 
 Step = tuple[float, str, int | None]
 """Seconds since the start, an incident, and the number of its client."""
@@ -39,6 +54,7 @@ class Script:
         start_s: seconds from the start of a member to that of the next one.
         slow: clients that need longer to finish their records: seconds by number.
         more: assignors that a client offers besides the group's, by number.
+        is_consumer_group: its members have the consumer protocol (KIP-848).
     """
 
     kind: Kind
@@ -47,6 +63,7 @@ class Script:
     start_s: float = 0.0
     slow: dict[int, float] = field(default_factory=dict)
     more: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    is_consumer_group: bool = False
 
 
 class Process(Client):
@@ -95,6 +112,119 @@ class Process(Client):
         return self.owned if is_reading else ()
 
 
+class _Member(Consumer):
+    @property
+    def generation_id(self) -> int:
+        """Its epoch, by its name in OffsetCommit."""
+        return self.epoch
+
+
+class ConsumerProcess(Process):
+    """A client of a script whose group is a consumer group.
+
+    It stops reading a partition with the response that takes it away, commits, and says
+    so in its next heartbeat.
+    """
+
+    _consumer: _Member
+    _starts = 0
+
+    @property
+    def member_id(self) -> str:
+        """Its member id, which is new in each process."""
+        return self._consumer.member_id if self._starts else ""
+
+    @property
+    def _here(self) -> Any:
+        return self._consumer
+
+    def start(self) -> None:
+        """The process begins, and joins."""
+        self.is_up = True
+        self._starts += 1
+        self._consumer = _Member(
+            self.life.context,
+            self.name,
+            TOPIC,
+            instance=self.instance,
+            rebalance_ms=REBALANCE_MS,
+        )
+        self._consumer.member_id = f"{self.name}-{self._starts}"
+        self._join()
+
+    def stop(self) -> None:
+        """The process commits, and ends; a static member says that it comes back."""
+        if self.is_up:
+            self._commit()
+            self._consumer.leave(-1 if self.instance is None else COMES_BACK)
+        self.crash()
+
+    def say_goodbye(self) -> None:
+        """The process ends for good, and leaves."""
+        if self._starts:
+            self._consumer.leave()
+        self.crash()
+
+    def overrun(self, seconds: float) -> None:
+        """The application does not poll in time: it leaves, and rejoins at its poll."""
+        self._consumer.leave()
+        self._begin_again(_UNKNOWN_MEMBER_ID)
+        self._wait("joining", seconds)
+
+    def step(self) -> None:
+        """Does its next actions that are due."""
+        if not self.is_up or self.life.now < self.quiet_until:
+            return
+        if self.doing == "joining":
+            self._join()
+        elif self.doing == "revoking":
+            self._commit()
+            self._settle()
+        else:
+            if self.life.now >= self._next_commit:
+                self._next_commit = self.life.now + self.life.kind.commit_s
+                self._commit()
+            if self.life.now >= self._next_beat:
+                self._see(self._consumer.beat())
+
+    def _join(self) -> None:
+        self.doing = "joining"
+        self._see(self._consumer.join())
+
+    def _begin_again(self, code: int) -> None:
+        """Drops its partitions, and joins again, if it was fenced."""
+        if code in _FENCED:
+            self._consumer.give_up()
+            self.owned = ()
+            self.doing = "joining"
+
+    def _see(self, result: ConsumerHeartbeatResult) -> None:
+        if result.error_code:
+            self._begin_again(result.error_code)
+            self.quiet_until = self.life.now + QUICK_S
+            return
+        self.doing = "working"
+        self._next_beat = self.life.now + HEARTBEAT_S
+        assigned = self._assigned
+        if {*self.owned} - assigned:
+            self.owned = tuple(p for p in self.owned if p in assigned)
+            self._wait("revoking", self._to_finish_s())
+        elif self._consumer.may_own != self._consumer.owns:
+            self._settle()
+
+    @property
+    def _assigned(self) -> set[int]:
+        return {*self._consumer.assigned.get(TOPIC, ())}
+
+    def _settle(self) -> None:
+        """Reads its assignment, and tells the coordinator."""
+        for partition in self._assigned.difference(self.owned):
+            self.positions[partition] = self.life.committed.get(partition, 0.0)
+        self.owned = tuple(sorted(self._assigned))
+        self._worked_until = self.life.now
+        self._see(self._consumer.settle())
+
+
 class Played(Life):
     """A script while it plays.
 
@@ -113,11 +243,18 @@ class Played(Life):
         self._open: dict[int, tuple[float, float]] = {}
         self._told: list[dict[str, Any]] = []
         super().__init__(script.kind, script.seconds, "script")
+        if script.is_consumer_group:
+            self.context.topics.create(TOPIC, script.kind.partitions)
+            self.context.configure(
+                consumer_session_timeout_ms=script.kind.session_ms,
+                consumer_heartbeat_interval_ms=round(HEARTBEAT_S * 1000),
+            )
 
     clients: list[Process]  # type: ignore[assignment]
 
     def _client(self, number: int) -> Process:
-        made = Process(self, *self._name(number))
+        process = ConsumerProcess if self.script.is_consumer_group else Process
+        made = process(self, *self._name(number))
         made.finish_s = self.script.slow.get(number, QUICK_S)
         made.more = self.script.more.get(number, ())
         return made

@@ -21,6 +21,7 @@ WORTH: Final = 0.1
 EAGER: Final = Kind("app", 6, 24, 60.0)
 COOPERATIVE: Final = replace(EAGER, protocol="cooperative-sticky")
 STATIC: Final = replace(EAGER, is_static=True, session_ms=30_000)
+UNIFORM: Final = replace(EAGER, protocol="uniform")
 
 
 def rolling(away: float) -> list[Step]:
@@ -86,6 +87,14 @@ SCRIPTS: Final[dict[str, Script]] = {
     ),
     "members that hang": Script(COOPERATIVE, each("hang", 5)),
     "slow to rejoin": Script(EAGER, rolling(5), slow={3: 8.0}),
+    "a rolling restart, consumer": Script(UNIFORM, rolling(5), is_consumer_group=True),
+    "static restarts, consumer": Script(
+        replace(UNIFORM, is_static=True), rolling(5), is_consumer_group=True
+    ),
+    "a crash loop, consumer": Script(UNIFORM, looping(), is_consumer_group=True),
+    "a slow poller, consumer": Script(
+        UNIFORM, each("overrun", 5, 2), is_consumer_group=True
+    ),
 }
 """Scripts by name."""
 
@@ -118,7 +127,7 @@ def _mended(script: Script) -> Script | None:
 
 
 def _cooperative(script: Script) -> Script | None:
-    if script.kind.protocol == COOPERATIVE.protocol:
+    if script.kind.protocol == COOPERATIVE.protocol or script.is_consumer_group:
         return None
     return replace(
         script, kind=replace(script.kind, protocol=COOPERATIVE.protocol), more={}

@@ -31,13 +31,13 @@ TEN = {
     "orders-eager": "a rolling restart, eager",
     "orders-cooperative": "a rolling restart, cooperative",
     "orders-static": "static restarts",
+    "orders-consumer": "a rolling restart, consumer",
     "billing": "a deploy with a slow start, eager",
     "shipping": "a crash loop, cooperative",
     "audit": "crashes, long session",
     "search": "a slow poller, eager",
     "mail": "members that hang",
     "stock": "a coordinator that moves",
-    "fraud": "a start, without a delay",
 }
 """Ten groups of one run, by the scenes that they play."""
 

@@ -45,6 +45,9 @@ SCRIPTS = (
     "a crash loop, cooperative",
     "a slow poller, eager",
     "members that hang",
+    "a rolling restart, consumer",
+    "static restarts, consumer",
+    "a crash loop, consumer",
 )
 
 

@@ -292,9 +292,13 @@ def _lag_steps(
 ) -> Iterator[tuple[tuple[int, int, int], Ends | None]]:
     """Places and what was known there; None: a rebalance started."""
     gaps: dict[int, Ends] = {}
+    begun = {(each["node"], each["started_sequence"]) for each in accounts(events)}
     for event in events:
         place = event["time_ns"], event["node"], event["sequence"]
-        if event["kind"] == "rebalance_started":
+        # In Assigning, an epoch belongs to the rebalance before.
+        if event["kind"] == "rebalance_started" and (
+            event["previous_state"] != "Assigning" or place[1:] in begun
+        ):
             yield place, None
         known = [row for row in commits([event]) if row["end_offset"] is not None]
         if event["kind"] == "offsets_committed" and known:
@@ -389,12 +393,24 @@ def rebalances(events: Iterable[Event]) -> list[Row]:
     found = []
     for number, account in enumerate(accounts(events), 1):
         row = {name: account.get(RENAMED.get(name, name)) for name in names}
-        waits = [(-w["waited_ns"], w["member_id"]) for w in account["waits"] or ()]
+        waits = _waits(account)
         longest_ns, last = min(waits, default=(None, None))
+        row["group_type"] = account.get("group_type") or "classic"
         row |= {"number": number, "culprit_name": name_of(account), "waited_for": last}
         row["waited_ns"] = None if longest_ns is None else -longest_ns
         found.append(row)
     return found
+
+
+def _waits(account: Event) -> list[tuple[int, str]]:
+    """Negative times that the group waited for members, and their ids."""
+    if account.get("group_type") == "consumer":
+        return [
+            (step["since_ns"] - step["until_ns"], step["member_id"])
+            for step in account["steps"]
+            if step["what"] == "revoke"
+        ]
+    return [(-wait["waited_ns"], wait["member_id"]) for wait in account["waits"] or ()]
 
 
 def pauses(events: Sequence[Event]) -> list[Row]:

@@ -158,7 +158,11 @@ CASES: Mapping[str, Case] = {
     "rebalances_without_account": Case(
         1,
         3,
-        [event(number, "rebalance_started") for number in (1, 2, 3)],
+        [
+            *(event(number, "rebalance_started") for number in (1, 2, 3)),
+            # Later epochs of the last one, which is under way.
+            event(4, "rebalance_started", previous_state="Assigning"),
+        ],
         {"rebalances": [rebalance(1)]},
     ),
     "rebalances_without_end": Case(

@@ -1,6 +1,7 @@
 -- Groups over all runs, the most downtime first; at most 500.
 -- runs: number of runs with this group
 -- assignors: of its completed rebalances
+-- group_type: classic, or consumer (KIP-848); null: both
 -- is_eager: members revoke all partitions before they rejoin; null: unknown, or both
 -- is_static: all members have a group.instance.id; null: some
 -- partitions: number of partitions that its members owned
@@ -11,6 +12,7 @@
 SELECT
   g.*,
   b.assignors,
+  if(b.least_type = b.most_type, b.most_type, NULL) AS group_type,
   if(b.least_eager = b.most_eager, b.most_eager, NULL) AS is_eager,
   if(m.least_static = m.most_static, m.most_static, NULL) AS is_static,
   coalesce(o.partitions, 0) AS partitions,
@@ -42,6 +44,8 @@ LEFT JOIN (
   SELECT
     `group`,
     array_sort(collect_set(protocol)) AS assignors,
+    min(group_type) AS least_type,
+    max(group_type) AS most_type,
     min(is_eager) AS least_eager,
     max(is_eager) AS most_eager,
     count_if(cause NOT IN (

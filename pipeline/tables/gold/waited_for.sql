@@ -1,4 +1,5 @@
--- A member that a group waited for: it was the last one in join phases.
+-- A member that a group waited for: it was the last one in join phases, or took longest
+-- to give up partitions in a consumer group.
 -- key: run, group, name
 --
 -- run string: id of the run of the broker

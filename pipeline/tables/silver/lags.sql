@@ -4,9 +4,9 @@
 -- work_ended), is the sum over its partitions of end_offset - offset (at least 0): the
 -- last known of each at or before it, in order; only partitions with an accepted commit
 -- with an end_offset count. The rebalance's events are those from its rebalance_started
--- to the next one of the group; for the peak, those up to 30 s after ended_ns: later
--- lag has other causes. No row if the records of its unread are unknown, and there is
--- no T before it, or none for the peak.
+-- to that of the next one of the group; for the peak, those up to 30 s after ended_ns:
+-- later lag has other causes. No row if the records of its unread are unknown, and there
+-- is no T before it, or none for the peak.
 -- key: run, group, number
 --
 -- run string: id of the run of the broker

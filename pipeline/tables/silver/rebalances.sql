@@ -4,6 +4,7 @@
 --
 -- run string: id of the run of the broker
 -- group string: group id
+-- group_type string: classic, or consumer (KIP-848)
 -- number bigint: its number among those of the group, from 1, by started_ns
 -- node int: the node on which it started
 -- sequence bigint: started_sequence of the event
@@ -28,15 +29,19 @@
 -- gained array<string>: members that are new in that generation
 -- lost array<string>: members that are no longer in the group
 -- join_ended string: end of the join phase; null: unknown
--- join_ns bigint: duration of the join phase
--- sync_ns bigint: time from there to the leader's assignment
--- waited_for string: the member with the longest waited_ns in waits of the event; of
---   several, the one with the smallest id; null: none
--- waited_ns bigint: its waited_ns
+-- join_ns bigint: duration of the join phase; in a consumer group, time to the target
+--   assignment
+-- sync_ns bigint: time from there to the leader's assignment; in a consumer group, until
+--   all members had their partitions
+-- waited_for string: the member with the longest waited_ns in waits of the event; in a
+--   consumer group, with the longest revoke of its steps; of several, the one with the
+--   smallest id; null: none
+-- waited_ns bigint: its waited_ns, or the duration of that step
 -- protocol string: the assignor
--- leader string: the member that computed the assignment
+-- leader string: the member that computed the assignment; null: a consumer group
 -- leader_cause string: why that member leads
--- is_eager boolean: members revoked all partitions; null: unknown
+-- is_eager boolean: members revoked all partitions; a consumer group's do not; null:
+--   unknown
 -- assignment_bytes bigint: size of all assignments
 -- metadata_bytes bigint: size of all subscriptions
 -- paused_ns bigint: member-ns of its pauses
@@ -49,16 +54,29 @@
 WITH waited AS (
   SELECT
     *,
-    array_max(transform(waits, wait -> wait.waited_ns)) AS longest_ns
+    CASE
+      WHEN group_type = 'consumer' THEN transform(
+        filter(steps, step -> step.what = 'revoke'),
+        step -> struct(step.member_id AS member_id, step.until_ns - step.since_ns AS ns)
+      )
+      ELSE transform(
+        waits, wait -> struct(wait.member_id AS member_id, wait.waited_ns AS ns)
+      )
+    END AS waited
   FROM accounts
 ),
-found AS (
-  SELECT *, filter(waits, wait -> wait.waited_ns = longest_ns) AS longest
+longest AS (
+  SELECT *, array_max(transform(waited, each -> each.ns)) AS longest_ns
   FROM waited
+),
+found AS (
+  SELECT *, filter(waited, each -> each.ns = longest_ns) AS longest
+  FROM longest
 )
 SELECT
   run,
   `group`,
+  coalesce(group_type, 'classic') AS group_type,
   number,
   node,
   started_sequence AS sequence,
@@ -84,7 +102,7 @@ SELECT
   join_ended_by AS join_ended,
   join_ns,
   sync_ns,
-  array_min(transform(longest, wait -> wait.member_id)) AS waited_for,
+  array_min(transform(longest, each -> each.member_id)) AS waited_for,
   longest_ns AS waited_ns,
   protocol,
   leader,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -271,7 +272,7 @@ async def test_groups_are_listed_described_and_deleted(
         assert list(described) == [*groups, none]
         assert kinds(described.errors) == {none: GroupIdNotFoundError}
         full = described[groups[0]]
-        assert (full.state, full.protocol) == ("Stable", "range")
+        assert (full.type, full.state, full.protocol) == ("classic", "Stable", "range")
         (only,) = full.members
         assert only.member_id == member_id
         assert only.subscription is not None
@@ -290,6 +291,33 @@ async def test_groups_are_listed_described_and_deleted(
         }
         await admin.remove_members_from_consumer_group(groups[0])
     (await admin.delete_consumer_groups([groups[0]])).check()
+
+
+async def test_a_consumer_group_is_described(
+    stage: Stage, admin: Admin, fresh: Fresh
+) -> None:
+    """Its epochs, and the members with both assignments; it can be emptied."""
+    topic, group = await made(admin, fresh("t")), fresh("g")
+    stage = dataclasses.replace(stage, group_settings={"group_protocol": "consumer"})
+    async with member(stage, topic, group, group_instance_id="one") as member_id:
+        found = (await admin.describe_consumer_groups([group]))[group]
+        assert (found.type, found.state, found.protocol) == (
+            "consumer",
+            "Stable",
+            "uniform",
+        )
+        (only,) = found.members
+        assert (only.member_id, only.group_instance_id) == (member_id, "one")
+        assert found.group_epoch == found.target_assignment_epoch == only.member_epoch
+        assert only.subscription is not None
+        assert only.subscription.topics == [topic]
+        assert only.is_upgraded is True
+        assert only.partitions == [TP(topic, number) for number in range(3)]
+        assert only.target_partitions == only.partitions
+        await admin.remove_members_from_consumer_group(group)
+        emptied = (await admin.describe_consumer_groups([group]))[group]
+        assert (emptied.state, emptied.members) == ("Empty", [])
+    (await admin.delete_consumer_groups([group])).check()
 
 
 async def test_offsets_of_groups_are_altered_listed_and_deleted(

@@ -65,6 +65,13 @@ from kohort.protocol.apis.k42_delete_groups import (
     DeletableGroupResult,
     DeleteGroupsResponse,
 )
+from kohort.protocol.apis.k69_consumer_group_describe import (
+    ConsumerGroupDescribeResponse,
+    Member,
+)
+from kohort.protocol.apis.k69_consumer_group_describe import (
+    DescribedGroup as ConsumerGroup,
+)
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import BY_NAME
 
@@ -101,11 +108,19 @@ CALLS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
 }
 
 
+def has_no_consumer_groups(asked: Asked) -> None:
+    """Answers ConsumerGroupDescribe as a broker with classic groups only."""
+    code = ErrorCode.GROUP_ID_NOT_FOUND
+    rows = [ConsumerGroup(code, None, group) for group in asked.message.group_ids]
+    asked.reply(ConsumerGroupDescribeResponse(groups=rows))
+
+
 @contextlib.asynccontextmanager
 async def administered() -> AsyncIterator[tuple[FakeBroker, Admin]]:
     """A scripted cluster of one node, which leads everything, and its admin client."""
     async with alone() as fake:
         fake.answers["Metadata"] = knows((1, fake), partitions=1)
+        fake.answers["ConsumerGroupDescribe"] = has_no_consumer_groups
         quick: dict[str, Any] = {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1}
         async with Admin(bootstrap_servers=fake.address, **quick) as admin:
             yield fake, admin
@@ -247,6 +262,60 @@ async def test_members_are_described_whatever_they_have_told_the_group() -> None
     assert (member.member_id, member.metadata) == ("m", b"")
     assert member.subscription is None
     assert member.partitions is None
+
+
+async def test_a_group_is_asked_for_as_classic_if_it_is_no_consumer_group() -> None:
+    """Each group alone; other errors of ConsumerGroupDescribe are its own."""
+    codes = {
+        "c": 0,
+        "classic": ErrorCode.GROUP_ID_NOT_FOUND,
+        "off": ErrorCode.UNSUPPORTED_VERSION,
+        "mine": ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    }
+
+    def describe(asked: Asked) -> None:
+        member = Member("m", subscribed_topic_regex="t.*", member_type=0)
+        asked.reply(
+            ConsumerGroupDescribeResponse(
+                groups=[
+                    ConsumerGroup(codes[g], None, g, "Assigning", 5, 4, "", [member])
+                    for g in asked.message.group_ids
+                ]
+            )
+        )
+
+    def describe_classic(asked: Asked) -> None:
+        rows = [DescribedGroup(0, None, g, "Empty") for g in asked.message.groups]
+        asked.reply(DescribeGroupsResponse(groups=rows))
+
+    async with administered() as (fake, admin):
+        fake.answers |= {
+            "ConsumerGroupDescribe": describe,
+            "DescribeGroups": describe_classic,
+        }
+        found = await admin.describe_consumer_groups(codes)
+        (classic,) = fake.of("DescribeGroups")
+        assert classic.message.groups == ["classic", "off"]
+    types = {group: row.type for group, row in found.values.items()}
+    assert types == {"c": "consumer", "classic": "classic", "off": "classic"}
+    group = found["c"]
+    assert (group.group_epoch, group.target_assignment_epoch) == (5, 4)
+    assert group.members[0].subscribed_pattern == "t.*"
+    assert group.members[0].is_upgraded is False
+    error = found.errors["mine"]
+    assert (error.api, error.group) == ("ConsumerGroupDescribe", "mine")
+
+
+async def test_a_broker_without_consumer_groups_is_asked_for_classic_ones() -> None:
+    """A broker before Kafka 3.7."""
+    async with administered() as (fake, admin):
+        del fake.versions["ConsumerGroupDescribe"]
+        group = DescribedGroup(0, None, "g", "Stable")
+        fake.answers["DescribeGroups"] = lambda asked: asked.reply(
+            DescribeGroupsResponse(groups=[group])
+        )
+        found = (await admin.describe_consumer_groups(["g"]))["g"]
+    assert (found.type, found.group_epoch) == ("classic", None)
 
 
 # -- some items only, and old brokers
