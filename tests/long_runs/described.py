@@ -9,7 +9,7 @@ from kohort.protocol.apis import k15_describe_groups as classic
 from kohort.protocol.apis import k69_consumer_group_describe as consumer
 
 Members = tuple[tuple[str, str | None, str, object, object], ...]
-"""Of each member: its id, instance id and client id, its subscription and assignment."""
+"""Of each member: id, instance id, client id, subscription and assignment; sorted."""
 
 
 @dataclass(frozen=True, slots=True)
