@@ -181,10 +181,8 @@ class Change:
 
     def topics_hash(self) -> int:
         """Computes the hash of the topics that the group subscribes to."""
-        group = self.group
-        found = map(group.topics.named, group.subscribed_topics())
-        hashes = {each.name: topic_hash(each) for each in found if each is not None}
-        return group_hash(hashes)
+        found = self.group.existing(self.group.subscribed_topics())
+        return group_hash({each.name: topic_hash(each) for each in found})
 
     def bump(self, cause: Cause, new_hash: int | None = None) -> None:
         """Starts a new group epoch: a rebalance."""
