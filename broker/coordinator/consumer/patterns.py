@@ -84,6 +84,11 @@ def resolve_due(turn: Turn, group: ConsumerGroup, _: TimerKey) -> None:
         turn.arm(("regex", group.group_id), turn.now)
         return
     group.resolves_at = group.resolution = None
+    if resolution.is_too_large:
+        # Members may change their patterns, and topics may be deleted.
+        group.resolves_at = turn.now + _PAUSE_MS / 1000
+        turn.arm(("regex", group.group_id), group.resolves_at)
+        return
     _write(turn, group, resolution.found, version)
 
 

@@ -36,6 +36,10 @@ _DESCRIPTIONS: Final = {
 }
 """re2j's descriptions, by the beginnings of RE2's."""
 
+MOST_BYTES: Final = 1_000_000
+"""Bytes of names that the patterns of a group match: by default ``__consumer_offsets``
+takes no larger batch, and all are written at once."""
+
 
 class InvalidRegularExpressionError(Exception):
     """The error INVALID_REGULAR_EXPRESSION, with Kafka's message."""
@@ -70,13 +74,15 @@ class Resolution:
 
     Attributes:
         found: the topics of each pattern, sorted.
+        size: their bytes, in a batch.
     """
 
-    __slots__ = ("_at", "_names", "_pattern", "_regexes", "found")
+    __slots__ = ("_at", "_names", "_pattern", "_regexes", "found", "size")
 
     def __init__(self, regexes: Iterable[str], names: Iterable[str]) -> None:
         """Begins with these patterns, and the names of all topics."""
         self.found: dict[str, list[str]] = {regex: [] for regex in regexes}
+        self.size = 0
         self._regexes = [*reversed(self.found)]
         self._names = sorted(names)
         # The pattern in progress, and its next name.
@@ -84,7 +90,7 @@ class Resolution:
         self._at = 0
 
     def go_on(self) -> bool:
-        """Does a piece of the work; returns whether it is done."""
+        """Does a piece of the work; returns whether it is done, or is too large."""
         steps = 0
         while self._regexes and steps < PIECE:
             regex = self._regexes[-1]
@@ -96,7 +102,12 @@ class Resolution:
             if self._pattern is None or self._at == len(self._names):
                 self._regexes.pop()
                 self._pattern = None
-        return not self._regexes
+        return not self._regexes or self.is_too_large
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the patterns match more than a batch can hold."""
+        return self.size > MOST_BYTES
 
     def _begin(self, regex: str) -> None:
         self._at = 0
@@ -113,4 +124,5 @@ class Resolution:
             with contextlib.suppress(PatternError):
                 if pattern.matches(name):
                     found.append(name)
+                    self.size += len(name) + 1
         return steps
