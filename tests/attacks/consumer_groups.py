@@ -122,6 +122,8 @@ CONSUMER_GROUPS = [
         "ConsumerGroupHeartbeat of 50,000 members of a group",
         _crowd,
         config={
+            "group.consumer.min.heartbeat.interval.ms": "500",
+            "group.consumer.heartbeat.interval.ms": "500",
             "group.consumer.min.session.timeout.ms": str(SESSION_MS),
             "group.consumer.session.timeout.ms": str(SESSION_MS),
         },

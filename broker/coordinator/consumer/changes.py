@@ -9,7 +9,6 @@ from kohort.broker.coordinator.consumer import notices
 from kohort.broker.coordinator.consumer.cause import Cause
 from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.member import Member
-from kohort.broker.coordinator.consumer.topics_hash import group_hash, topic_hash
 from kohort.broker.coordinator.conversion import replace
 from kohort.broker.coordinator.effects import (
     ConsumerGroupRecord,
@@ -181,8 +180,8 @@ class Change:
 
     def topics_hash(self) -> int:
         """Computes the hash of the topics that the group subscribes to."""
-        found = self.group.existing(self.group.subscribed_topics())
-        return group_hash({each.name: topic_hash(each) for each in found})
+        group = self.group
+        return group.hashes.of_group(group.existing(group.subscribed_topics()))
 
     def bump(self, cause: Cause, new_hash: int | None = None) -> None:
         """Starts a new group epoch: a rebalance."""

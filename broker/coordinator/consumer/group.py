@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from kohort.broker.coordinator.consumer.member import Member, MemberState
 from kohort.broker.coordinator.consumer.regex import Resolution
+from kohort.broker.coordinator.consumer.topics_hash import TopicHashes
 from kohort.broker.coordinator.effects import (
     ConsumerGroupRecord,
     ConsumerMemberRecord,
@@ -82,7 +83,7 @@ class ConsumerGroup(Group):
         assignment_epoch: that of the target assignment; less than the group epoch
             while a new one has to be computed.
         assigned_ms: the time of the target assignment, ms since the epoch; 0 for none.
-        topics_hash: the hash of the topics that it subscribes to.
+        topics_hash: the hash of the topics that it subscribes to; `hashes` has each.
         members: by id.
         most_members: the largest number of members that it has had.
         static_members: member ids by instance id (KIP-345).
@@ -98,8 +99,7 @@ class ConsumerGroup(Group):
         classic_members: the number of its members that use the classic protocol.
         classic_protocols: by protocol, the number of these that support it.
         is_stale: its topics may have changed since `topics_hash` was computed.
-        has_stale_patterns: the cluster's topics have changed since patterns were
-            resolved.
+        has_stale_patterns: topics have changed since patterns were resolved.
         resolves_at: when its patterns will be resolved; None if they need not be.
         resolution: that work, if it has begun, and the version of the topics.
         started: when the group epoch was bumped, in seconds since the epoch.
@@ -122,6 +122,7 @@ class ConsumerGroup(Group):
         "downgrade",
         "generation_id",
         "has_stale_patterns",
+        "hashes",
         "is_stale",
         "listed",
         "members",
@@ -156,9 +157,9 @@ class ConsumerGroup(Group):
         """Creates a group without records, members and offsets."""
         super().__init__(group_id)
         self.downgrade = downgrade
-        self.classic_members = 0
         self.classic_protocols: dict[str, int] = {}
         self.topics = topics
+        self.hashes = TopicHashes()
         self.default_assignor = default_assignor
         self.protocol_type = PROTOCOL_TYPE
         self.protocol_name: str | None = None
@@ -171,13 +172,12 @@ class ConsumerGroup(Group):
         self.subscribers: dict[str, int] = {}
         self.names: dict[str, int] = {}
         self.owners: dict[bytes, dict[int, str]] = {}
-        self.is_stale = True
-        self.has_stale_patterns = True
+        self.is_stale = self.has_stale_patterns = True
         self.resolves_at: float | None = None
         self.resolution: tuple[Resolution, int] | None = None
         self.started = self.computed = 0.0
         self.listed: tuple[str, ...] = ()
-        self.most_members = 0
+        self.most_members = self.classic_members = 0
         # The values of the records; None without one.
         self._epoch: tuple[int, int] | None = None
         self._target: tuple[int, int] | None = None

@@ -27,6 +27,8 @@ from kohort.protocol.errors import ErrorCode
 
 _PAUSE_MS: Final = 10_000
 """The shortest time between two resolutions; a constant in Kafka, too."""
+_BREATH_S: Final = 0.001
+"""Time between two pieces: timers that are due already may fire in one turn."""
 
 
 def validate(pattern: str) -> Refusal | None:
@@ -81,7 +83,7 @@ def resolve_due(turn: Turn, group: ConsumerGroup, _: TimerKey) -> None:
         group.resolution = found, topics.version()
     resolution, version = group.resolution
     if not resolution.go_on():
-        turn.arm(("regex", group.group_id), turn.now)
+        turn.arm(("regex", group.group_id), turn.now + _BREATH_S)
         return
     group.resolves_at = group.resolution = None
     if resolution.is_too_large:
