@@ -456,11 +456,8 @@ class ConsumerGroup(Group):
 
     def topic_ids(self, member: Member) -> frozenset[bytes]:
         """The ids of the topics that a member subscribes to, if they exist."""
-        return frozenset(each.topic_id for each in self.images(member))
-
-    def images(self, member: Member) -> list[TopicImage]:
-        """The topics that a member subscribes to, if they exist."""
-        return self.existing(self.subscription(member))
+        images = self.existing(self.subscription(member))
+        return frozenset(each.topic_id for each in images)
 
     def subscribed_topics(self) -> AbstractSet[str]:
         """The topics that any member subscribes to."""

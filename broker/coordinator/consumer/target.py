@@ -50,16 +50,21 @@ def compute(
     assignor = group.assignor()
     specs: dict[str, MemberSpec] = {}
     topics: dict[bytes, TopicImage] = {}
+    # Most members subscribe to the same topics.
+    topic_ids: dict[frozenset[str], list[bytes]] = {}
     for each in _in_order(change, member_id, is_new=is_new, replaced=replaced):
         member = group.members[each]
-        images = group.images(member)
-        topics.update((image.topic_id, image) for image in images)
+        subscription = group.subscription(member)
+        if subscription not in topic_ids:
+            images = group.existing(subscription)
+            topics.update((image.topic_id, image) for image in images)
+            topic_ids[subscription] = [image.topic_id for image in images]
         specs[each] = MemberSpec(
-            [image.topic_id for image in images],
+            topic_ids[subscription],
             member.group_instance_id,
             member.says.rack_id,
             dict(group.targets.get(each, ())),
-            len(group.subscription(member)),
+            len(subscription),
         )
     assign = ASSIGNORS[assignor]
     found = assign(specs, topics, homogeneous=group.is_homogeneous())
