@@ -14,9 +14,9 @@ from tests.wire import frames as wire
 
 from kohort.protocol.apis import k68_consumer_group_heartbeat as heartbeats
 
-SESSION_MS = 20_000
+SESSION_MS = 10_000
 """Members of the crowd expire after the attack."""
-CROWD = 50_000
+CROWD = 10_000
 MANY = 100_000
 """Topics of a heartbeat; also the most items of a request."""
 PATTERNS = 300
@@ -119,13 +119,13 @@ def _owned(target: Target) -> Program:
 CONSUMER_GROUPS = [
     Attack(
         "crowd",
-        "ConsumerGroupHeartbeat of 50,000 members of a group",
+        "ConsumerGroupHeartbeat of 10,000 members of a group",
         _crowd,
         config={
             "group.consumer.min.session.timeout.ms": str(SESSION_MS),
             "group.consumer.session.timeout.ms": str(SESSION_MS),
         },
-        keeps_mb=300.0,
+        keeps_mb=100.0,
     ),
     Attack("epochs", "epochs and timeouts at the ends of int32", _epochs),
     Attack(
