@@ -58,6 +58,9 @@ loop: their bytes, and `FRAME_COST` for each. That is about a millisecond: a hun
 heartbeats, or two requests that are decoded at once."""
 FRAME_COST = 256
 """Cost of handling a short request, as bytes decoded in the same time."""
+LONG_SECONDS = 0.001
+"""A request that takes longer ends the turn of its connection: a hundred of them would
+make the others wait for a tenth of a second."""
 SLOW_SECONDS = 0.1
 """Seconds for which a request may block the others before a warning is logged: ten
 times its budget."""
@@ -472,6 +475,8 @@ class Connection(asyncio.Protocol):
                     continue
                 self._handle(buffer, start, end, before, ROUTES)
                 now = monotonic()
+                if now - before > LONG_SECONDS:
+                    left = 0
                 if now - before > SLOW_SECONDS or quotas.is_used:
                     self._took(now - before, *_called(frame))
                 before = now

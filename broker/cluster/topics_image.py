@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from kohort.broker.coordinator.topics import TopicImage
 from kohort.broker.topics.topic import Topic
@@ -21,9 +21,9 @@ class ClusterTopics:
         """The number of changes so far."""
         return self._topics.version
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> AbstractSet[str]:
         """The names of all topics, internal ones included."""
-        return self._topics.by_name
+        return self._topics.by_name.keys()
 
     def named(self, name: str) -> TopicImage | None:
         """Returns the topic of a name; None if it does not exist."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from kohort.protocol.slotted import slotted
@@ -29,7 +30,7 @@ class TopicsImage(Protocol):
     def version(self) -> int:
         """A number that grows with each change."""
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> AbstractSet[str]:
         """The names of all topics, internal ones included."""
 
     def named(self, name: str) -> TopicImage | None:
@@ -46,9 +47,9 @@ class NoTopics:
         """0."""
         return 0
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> AbstractSet[str]:
         """None."""
-        return ()
+        return frozenset()
 
     def named(self, name: str) -> TopicImage | None:
         """None."""

@@ -16,10 +16,11 @@ from dataclasses import asdict
 
 from tests.attacks import brokers
 from tests.attacks.attack import Attack, Outcome, play
+from tests.attacks.consumer_groups import CONSUMER_GROUPS
 from tests.attacks.freezing import FREEZING
 from tests.attacks.harmless import HARMLESS
 
-ATTACKS = {each.name: each for each in [*FREEZING, *HARMLESS]}
+ATTACKS = {each.name: each for each in [*FREEZING, *HARMLESS, *CONSUMER_GROUPS]}
 KFAKE = "kfake -port {port}"
 
 
@@ -88,7 +89,7 @@ def main() -> int:
     asked = _asked()
     names = asked.attack or [each.name for each in FREEZING]
     if not asked.attack and not asked.frozen:
-        names += [each.name for each in HARMLESS]
+        names += [each.name for each in [*HARMLESS, *CONSUMER_GROUPS]]
     failed = 0
     for name in names:
         attack = ATTACKS[name]

@@ -6,12 +6,12 @@ import itertools
 import random
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tests.attacks.attack import Attack, Program
 from tests.attacks.freezing import bomb, fetching, find_time, record_of
 from tests.attacks.innocent import SESSION_MS
-from tests.attacks.target import Line, Target, batch, producing
+from tests.attacks.target import Line, Target, batch, pipelined, producing
 from tests.wire import frames as wire
 from tests.wire.requests import commit_offsets, join_group
 
@@ -31,8 +31,6 @@ LIES = (
     b"\xff\xff\xff\xff\x07",  # both, as a varint
     b"\xff" * 9 + b"\x01",  # a varint that never ends
 )
-CHUNK = 500
-"""Pipelined requests on one connection."""
 
 
 def _mutated(draw: random.Random, data: bytes) -> bytes:
@@ -166,20 +164,6 @@ def _never_read(target: Target) -> Program:
 READ_S = 3.0
 
 
-def _pipelined(line: Line, frames: Iterable[bytes]) -> dict[str, int]:
-    """Counts the responses by kind."""
-    found: dict[str, int] = {}
-    rest = iter(frames)
-    while chunk := list(itertools.islice(rest, CHUNK)):
-        line.send_bytes(b"".join(chunk))
-        for _ in chunk:
-            answer = line.answer().partition(" in ")[0]
-            found[answer] = found.get(answer, 0) + 1
-            if answer in {"closed", "reset"}:
-                return found
-    return found
-
-
 def _committing(group: str, topic: str) -> bytes:
     request = commit_offsets(topic, (0, 1), group=group)
     return wire.request("OffsetCommit", 7, request)
@@ -189,7 +173,7 @@ def _groups(target: Target) -> Program:
     target.create("thin")
     yield
     frames = (_committing(f"one-of-many-{i}", "thin") for i in range(50_000))
-    return f"answered: {_pipelined(target.line(), frames)}"
+    return f"answered: {pipelined(target.line(), frames)}"
 
 
 def _join(group: str, session_ms: int) -> JoinGroupRequest:
@@ -202,7 +186,7 @@ def _members(target: Target) -> Program:
     join = wire.request("JoinGroup", 4, _join("crowd", SESSION_MS))
     yield
     frames: Iterator[bytes] = itertools.repeat(join, 50_000)
-    answered = _pipelined(target.line(), frames)
+    answered = pipelined(target.line(), frames)
     time.sleep(SESSION_MS / 1000)  # then all of them expire
     return f"answered: {answered}"
 
@@ -213,7 +197,7 @@ def _wrong_crcs(target: Target) -> Program:
     data = producing("thin", wrong)
     yield
     frames: Iterator[bytes] = itertools.repeat(data, 300)
-    return f"answered: {_pipelined(target.line(), frames)}"
+    return f"answered: {pipelined(target.line(), frames)}"
 
 
 HARMLESS = [

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import struct
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from tests.wire import frames, malformed_batches
@@ -18,6 +20,8 @@ from kohort.protocol.errors import ErrorCode
 ANSWER_S = 60.0
 """Seconds that an attack waits for a response; then it goes on without."""
 LOOK_S = 0.1
+CHUNK = 500
+"""Pipelined requests on one connection."""
 _PIECE = 1 << 20
 
 
@@ -125,6 +129,20 @@ class Target(Closing):
         """Sends a batch to partition 0; returns the error's name, or NONE."""
         found = self.call("Produce", 7, produce((0, batch), topic=topic, acks=1))
         return ErrorCode(found.responses[0].partition_responses[0].error_code).name
+
+
+def pipelined(line: Line, frames: Iterable[bytes]) -> dict[str, int]:
+    """Sends requests, `CHUNK` at a time; counts the responses by kind."""
+    found: dict[str, int] = {}
+    rest = iter(frames)
+    while chunk := list(itertools.islice(rest, CHUNK)):
+        line.send_bytes(b"".join(chunk))
+        for _ in chunk:
+            answer = line.answer().partition(" in ")[0]
+            found[answer] = found.get(answer, 0) + 1
+            if answer in {"closed", "reset"}:
+                return found
+    return found
 
 
 def producing(topic: str, batch: bytes) -> bytes:

@@ -8,6 +8,7 @@ import signal
 import pytest
 from tests.attacks import brokers
 from tests.attacks.attack import Attack, Outcome, Program, play
+from tests.attacks.consumer_groups import CONSUMER_GROUPS
 from tests.attacks.freezing import FREEZING
 from tests.attacks.harmless import HARMLESS
 from tests.attacks.target import Line, Target
@@ -17,7 +18,7 @@ from kohort.protocol.apis import k15_describe_groups as describe
 
 pytestmark = pytest.mark.long
 QUICKEST = ("zstd-bomb", "metadata-repeated", "lying-counts")
-ATTACKS = {each.name: each for each in [*FREEZING, *HARMLESS]}
+ATTACKS = {each.name: each for each in [*FREEZING, *HARMLESS, *CONSUMER_GROUPS]}
 
 
 def played(attack: Attack) -> Outcome:

@@ -12,8 +12,8 @@ from pathlib import Path
 from tests.crash.schedule import Moment, moments
 from tests.long_runs import hold, oracle, play
 from tests.long_runs.broker_process import BrokerProcess
-from tests.long_runs.harness import Harness, LoadReport, Snapshot, members_of
-from tests.long_runs.load import Load
+from tests.long_runs.harness import Harness, LoadReport, Snapshot
+from tests.long_runs.load import Group, Load, consumer_config
 from tests.long_runs.observations import inspected
 from tests.workers.libraries import AIOKAFKA, CONFLUENT, KAFKA_PYTHON
 from tests.workers.lines import text_of
@@ -24,8 +24,8 @@ PARTITIONS = 6
 SESSION_MS = 120_000
 """No session may end while the broker is down."""
 BRIEF_MS = 20_000
-"""The session timeout of members that leave. If the broker is killed before the next
-generation is written, it forgets that they left, and waits for them this long."""
+"""The session timeout of members that leave. If the broker is killed before it has
+written that they left, it waits for them this long."""
 SERVING_S = 3.0
 """The longest time that a broker may serve before it is killed."""
 SOON_S = 0.5
@@ -38,6 +38,7 @@ FULL_S = 1.0
 """The longest time with a full disk."""
 DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
+    **consumer_config(BRIEF_MS),
     # Small, so that logs roll and are cleaned during kills.
     "log.segment.bytes": "1048576",
     "offsets.topic.segment.bytes": "1048576",
@@ -104,20 +105,27 @@ def start_load(load: Load, seed: int, *, have_owners: bool) -> None:
     )
     load.commit(CONFLUENT, "committer-confluent", seed)
     load.commit(KAFKA_PYTHON, "committer-python", seed)
-    stays = {"session": SESSION_MS}
-    load.consume(
-        CONFLUENT, "cooperative", "cooperative-sticky", c0=stays, c1=stays, c2=stays
-    )
     static = [{"instance": f"instance-{number}"} for number in range(2)]
+    leaves = {"session": BRIEF_MS}
+    load.consume(
+        *(CONFLUENT, "consumer", "uniform"),
+        is_consumer=True,
+        c0=leaves | static[0],
+        c1=leaves,
+        c2=leaves,
+    )
+    stays = {"session": SESSION_MS}
     load.consume(
         *(AIOKAFKA, "static", "range"),
         s0=stays | static[0],
         s1=stays | static[1],
         s2=stays,
     )
-    leaves = {"session": BRIEF_MS}
     load.consume(
-        *(CONFLUENT, "changing", "range"), x0=leaves | static[0], x1=leaves, x2=leaves
+        *(CONFLUENT, "changing", "cooperative-sticky"),
+        x0=leaves | static[0],
+        x1=leaves,
+        x2=leaves,
     )
     if have_owners:
         load.own(*((name, f"{seed}-{name}") for name in OWNERS))
@@ -243,7 +251,7 @@ class Run:
         The new producer needs an unused id, also after kills.
         """
         self._draw.choice(self._load.producers).bounce(0)
-        changing = self._load.groups[-1]
+        changing = self._draw.choice(self._changing)
         self._snapshots.pop(changing.name, None)
         number = self._draw.randrange(3)
         if number == 0:  # static: it leaves and returns without a change of state
@@ -284,6 +292,11 @@ class Run:
         """All groups, of committers and of members."""
         return [*self._load.committing, *self._harness.names]
 
+    @property
+    def _changing(self) -> list[Group]:
+        """The groups whose members leave and rejoin: a consumer and a classic group."""
+        return [self._load.groups[0], self._load.groups[-1]]
+
     def _same_topics(self) -> list[str]:
         now = self._harness.queries.ids(TOPIC, "__consumer_offsets")
         known = self._topic_ids = self._topic_ids or now
@@ -296,17 +309,17 @@ class Run:
         if away_s > BRIEF_MS / 2 / 1000:
             # On a slow machine these sessions may end in the clients, which then come
             # back as other members.
-            self._snapshots.pop(self._load.groups[-1].name, None)
+            for group in self._changing:
+                self._snapshots.pop(group.name, None)
         for group in self._load.groups:
             known = self._snapshots.get(group.name)
             if known is None:
                 continue
-            described = self._harness.queries.describe(group.name)
-            members = members_of(described)
-            state, protocol = described.group_state, described.protocol_data
-            if (state, protocol, members) != ("Stable", known.protocol, known.members):
-                found.append(f"{group.name} was {known}, came back as {described}")
-            found += self._harness.heartbeats(group.name, known)
+            now = self._harness.describe(group)
+            found_now = now.state, now.protocol, now.members
+            if found_now != ("Stable", known.protocol, known.members):
+                found.append(f"{group.name} was {known}, came back as {now}")
+            found += self._harness.strangers(group, known, now)
             self.report.resumed += 1
         return found
 

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
+from tests.long_runs import hold
 from tests.long_runs.broker_process import BrokerError, BrokerProcess
+from tests.long_runs.described import Described, of_classic, of_consumer, two_owners
 from tests.long_runs.wire import ELSEWHERE, GROUP, LaterError, Wire
 from tests.wire.requests import commit_offsets, create_topics, list_offsets, metadata
 
@@ -16,9 +18,9 @@ from kohort.protocol.apis.k09_offset_fetch import (
     OffsetFetchRequestTopic,
 )
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
-from kohort.protocol.apis.k15_describe_groups import (
-    DescribedGroup,
-    DescribeGroupsRequest,
+from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
+from kohort.protocol.apis.k69_consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
 )
 from kohort.protocol.errors import ErrorCode
 
@@ -180,17 +182,32 @@ class ClusterQueries:
     ) -> Any:
         return await self._wire.coordinated(GROUP, group, api_name, version, message)
 
-    def describe(self, group: str) -> DescribedGroup:
-        """DescribeGroups, of one."""
+    def describe(self, group: str, *, is_consumer: bool = False) -> Described:
+        """DescribeGroups, or ConsumerGroupDescribe, of one.
+
+        Raises:
+            RunError: two members of a consumer group own one partition.
+        """
+        ask = self._describe_consumer if is_consumer else self._describe_classic
+        return self._until(f"{group} is described", lambda: ask(group))
+
+    async def _describe_classic(self, group: str) -> Described:
         request = DescribeGroupsRequest([group])
+        answer = await self._coordinated(group, "DescribeGroups", 5, request)
+        (found,) = answer.groups
+        self._wire.check("DescribeGroups", found.error_code)
+        return of_classic(found)
 
-        async def ask() -> DescribedGroup:
-            answer = await self._coordinated(group, "DescribeGroups", 5, request)
-            described: DescribedGroup = answer.groups[0]
-            self._wire.check("DescribeGroups", described.error_code)
-            return described
-
-        return self._until(f"{group} is described", ask)
+    async def _describe_consumer(self, group: str) -> Described:
+        request = ConsumerGroupDescribeRequest([group])
+        answer = await self._coordinated(group, "ConsumerGroupDescribe", 1, request)
+        (found,) = answer.groups
+        # Before its first member it is no consumer group.
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            raise LaterError(ErrorCode.GROUP_ID_NOT_FOUND.name)
+        self._wire.check("ConsumerGroupDescribe", found.error_code)
+        hold(two_owners(found))
+        return of_consumer(found)
 
     def committed(self, group: str, topic: str, partitions: Iterable[int]) -> Offsets:
         """OffsetFetch."""

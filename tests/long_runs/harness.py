@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tests.long_runs import Report, hold, oracle
 from tests.long_runs.broker_process import BrokerProcess
 from tests.long_runs.cluster_queries import ClusterQueries
+from tests.long_runs.described import Described, Members
 from tests.long_runs.load import Group, Load, Worker
 from tests.long_runs.observations import read_all
 from tests.long_runs.witness import Witness
@@ -45,23 +45,7 @@ class Snapshot:
 
     generation: int
     protocol: str
-    members: tuple[tuple[str, str | None, str, bytes, bytes], ...]
-
-
-def members_of(described: Any) -> tuple[tuple[str, str | None, str, bytes, bytes], ...]:
-    """The members in a DescribeGroups: their ids, subscriptions and assignments."""
-    return tuple(
-        sorted(
-            (
-                each.member_id,
-                each.group_instance_id,
-                each.client_id,
-                bytes(each.member_metadata),
-                bytes(each.member_assignment),
-            )
-            for each in described.members
-        )
-    )
+    members: Members
 
 
 class Harness:
@@ -123,7 +107,8 @@ class Harness:
     def _snapshot(self, group: Group) -> Snapshot | None:
         """The group's state, if members and broker agree that it is settled.
 
-        DescribeGroups has no generation, so a heartbeat proves each member's.
+        The worker's members tell their generation; `strangers` proves that it is the
+        broker's, too.
         """
         told = group.worker.tell().values()
         owned = sorted(place for each in told for place in each["partitions"])
@@ -133,16 +118,34 @@ class Harness:
             return None
         if owned != list(range(self.partitions)):
             return None
-        described = self.queries.describe(group.name)
-        members = members_of(described)
+        described = self.describe(group)
         ids = sorted(each["member"] for each in told)
-        if described.group_state != "Stable" or ids != [each[0] for each in members]:
+        known = [each[0] for each in described.members]
+        if described.state != "Stable" or ids != known:
             return None
-        found = Snapshot(generations.pop(), described.protocol_data, members)
-        return None if self.heartbeats(group.name, found) else found
+        found = Snapshot(generations.pop(), described.protocol, described.members)
+        return None if self.strangers(group, found, described) else found
 
-    def heartbeats(self, group: str, wanted: Snapshot) -> list[str]:
-        """The members that the broker does not know in that generation."""
+    def describe(self, group: Group) -> Described:
+        """The group according to the broker."""
+        return self.queries.describe(group.name, is_consumer=group.is_consumer)
+
+    def strangers(
+        self, group: Group, wanted: Snapshot, described: Described
+    ) -> list[str]:
+        """The members that the broker does not know in that generation.
+
+        A description shows the epochs of a consumer group. For a classic group, a
+        heartbeat proves the generation of each member.
+        """
+        if group.is_consumer:
+            return [
+                f"{group.name}: epoch {epoch}, not {wanted.generation}"
+                for epoch in described.epochs - {wanted.generation}
+            ]
+        return self._heartbeats(group.name, wanted)
+
+    def _heartbeats(self, group: str, wanted: Snapshot) -> list[str]:
         found = []
         for member_id, instance, *_ in wanted.members:
             code = self.queries.heartbeat(group, wanted.generation, member_id, instance)
@@ -158,12 +161,12 @@ class Harness:
 
         Or has rebalanced: that may be over quickly, but not without a trace.
         """
-        before = members_of(self.queries.describe(group.name))
+        before = self.describe(group).members
         group.worker.bounce(number)
 
         def unsettled() -> bool | None:
-            now = self.queries.describe(group.name)
-            return now.group_state != "Stable" or members_of(now) != before or None
+            now = self.describe(group)
+            return now.state != "Stable" or now.members != before or None
 
         self.queries.until(f"{group.name} rebalances", unsettled)
 

@@ -24,6 +24,23 @@ PACE_MS = 50
 """Pause of members between two polls. It waits for nothing: the pause limits the load,
 so that a small machine can still run the broker."""
 HEARTBEAT_MS = 300
+ASSIGNMENT_MS = 300
+"""Shortest time between two target assignments: kills hit groups that wait for one."""
+
+
+def consumer_config(session_ms: int) -> dict[str, str]:
+    """Keys of the broker for consumer groups; it sets their members' timeouts.
+
+    Args:
+        session_ms: session timeout.
+    """
+    return {
+        "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
+        "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
+        "group.consumer.min.session.timeout.ms": str(session_ms),
+        "group.consumer.session.timeout.ms": str(session_ms),
+        "group.consumer.assignment.interval.ms": str(ASSIGNMENT_MS),
+    }
 
 
 class WorkerError(RunError):
@@ -162,10 +179,17 @@ class Worker(process.Worker):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group; all its members are clients of one worker."""
+    """A group; all its members are clients of one worker.
+
+    Attributes:
+        name: the group id.
+        worker: its members.
+        is_consumer: a consumer group (KIP-848), else a classic one.
+    """
 
     name: str
     worker: Worker
+    is_consumer: bool
 
 
 class Load:
@@ -238,14 +262,31 @@ class Load:
         self.committing.append(group)
 
     def consume(
-        self, library: Library, group: str, assignor: str, **members: dict[str, Any]
+        self,
+        library: Library,
+        group: str,
+        assignor: str,
+        *,
+        is_consumer: bool = False,
+        **members: dict[str, Any],
     ) -> None:
-        """A worker with the members of the named group: words of their `join`."""
+        """A worker with the members of the named group: words of their `join`.
+
+        Args:
+            library: theirs.
+            group: its id.
+            assignor: of the clients; of the broker in a consumer group.
+            is_consumer: it is a consumer group (KIP-848), see `consumer_config`.
+            members: by name, words of their `join`.
+        """
+        common: dict[str, Any] = {"group": group, "assignor": assignor}
+        if is_consumer:
+            common["protocol"] = "consumer"
         self._queries.begin(group, self._topic, self._partitions)
         worker = self.start(library.command(), group, group)
         for name, words in members.items():
-            self.join(worker, name, group=group, assignor=assignor, **words)
-        self.groups.append(Group(group, worker))
+            self.join(worker, name, **common, **words)
+        self.groups.append(Group(group, worker, is_consumer))
         self.members.append(worker)
         self.names.append(group)
 

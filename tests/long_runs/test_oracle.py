@@ -112,6 +112,17 @@ def test_contradictions_and_surrender(clients: Clients) -> None:
     ]
 
 
+def test_two_owners(clients: Clients) -> None:
+    """A partition of two members in one generation is a violation, later it is none."""
+    for member, generation in (("a", 4), ("b", 5), ("c", 5)):
+        clients.say(
+            "g", "owns", partitions=[0], generation=generation, **{"as": member}
+        )
+    assert oracle.producers(clients.witness, log(), {}) == [
+        "partition 0 had two owners in generation 5 of g: b and c"
+    ]
+
+
 def test_ends() -> None:
     """A partition that ends before an acknowledged record is a violation."""
     assert oracle.ends({0: 5, 1: 2}, [5, 3]) == []

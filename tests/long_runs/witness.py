@@ -43,6 +43,7 @@ class Witness:
         acked: by (group, partition), the furthest acknowledged commit.
         commits: by group, the number of acknowledged offsets.
         consumed: by (group, partition), the polls of members.
+        owners: by (group, partition, generation or epoch), the member that owned it.
         contradictions: responses that cannot both be true.
     """
 
@@ -56,6 +57,7 @@ class Witness:
         self.acked: Counter[tuple[str, int]] = Counter()
         self.commits: Counter[str] = Counter()
         self.consumed: defaultdict[tuple[str, int], list[Poll]] = defaultdict(list)
+        self.owners: dict[tuple[str, int, int], str] = {}
         self.contradictions: list[str] = []
 
     def now_acked(self) -> Counter[tuple[str, int]]:
@@ -96,6 +98,19 @@ class Witness:
                 self.commits[name] += len(event["offsets"])
             case "consumed":
                 self._consumed(name, event["records"])
+            case "owns" if event["generation"] is not None:
+                self._owned(name, line.client, event["generation"], event["partitions"])
+
+    def _owned(
+        self, group: str, member: str, generation: int, partitions: Iterable[int]
+    ) -> None:
+        for place in partitions:
+            before = self.owners.setdefault((group, place, generation), member)
+            if before != member:
+                self.contradictions.append(
+                    f"partition {place} had two owners in generation {generation} of "
+                    f"{group}: {before} and {member}"
+                )
 
     def _consumed(self, group: str, records: Sequence[Record]) -> None:
         by_partition: dict[int, list[tuple[int, bytes, bytes]]] = {}

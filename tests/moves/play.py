@@ -12,7 +12,7 @@ from typing import Any
 from tests.long_runs import hold, play
 from tests.long_runs.cluster import Cluster
 from tests.long_runs.harness import Harness, LoadReport
-from tests.long_runs.load import Group, Load
+from tests.long_runs.load import Group, Load, consumer_config
 from tests.workers.libraries import AIOKAFKA, CONFLUENT, KAFKA_PYTHON
 
 TOPIC = "moves"
@@ -25,7 +25,7 @@ STATIC = 2
 SESSION_MS = 10_000
 """If a coordinator stops during a rebalance, the fact that a member left is lost: the
 next one waits for that member this long."""
-CONFIG = {"group.initial.rebalance.delay.ms": "0"}
+CONFIG = {"group.initial.rebalance.delay.ms": "0", **consumer_config(SESSION_MS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,14 @@ class Report(LoadReport):
 
 
 def start_load(load: Load) -> None:
-    """Two producers, and three groups of five members of one library each."""
+    """Two producers, and three groups of five members of one library each.
+
+    One is a consumer group, two are classic ones.
+    """
     load.produce(CONFLUENT, c={"window": 24, "compression.type": "lz4"})
     load.produce(AIOKAFKA, a={"window": 12})
     for library, assignor in (
-        (CONFLUENT, "cooperative-sticky"),
+        (CONFLUENT, "uniform"),
         (AIOKAFKA, "sticky"),
         (KAFKA_PYTHON, "range"),
     ):
@@ -73,7 +76,11 @@ def start_load(load: Load) -> None:
         }
         for number, words in enumerate([*members.values()][:STATIC]):
             words["instance"] = f"instance-{number}"
-        load.consume(library, f"group-{library.name}", assignor, **members)
+        load.consume(
+            *(library, f"group-{library.name}", assignor),
+            is_consumer=assignor == "uniform",
+            **members,
+        )
 
 
 class Play:

@@ -9,7 +9,6 @@ from kohort.broker.coordinator.consumer import notices
 from kohort.broker.coordinator.consumer.cause import Cause
 from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.member import Member
-from kohort.broker.coordinator.consumer.topics_hash import group_hash, topic_hash
 from kohort.broker.coordinator.conversion import replace
 from kohort.broker.coordinator.effects import (
     ConsumerGroupRecord,
@@ -182,9 +181,7 @@ class Change:
     def topics_hash(self) -> int:
         """Computes the hash of the topics that the group subscribes to."""
         group = self.group
-        found = map(group.topics.named, group.subscribed_topics())
-        hashes = {each.name: topic_hash(each) for each in found if each is not None}
-        return group_hash(hashes)
+        return group.hashes.of_group(group.existing(group.subscribed_topics()))
 
     def bump(self, cause: Cause, new_hash: int | None = None) -> None:
         """Starts a new group epoch: a rebalance."""

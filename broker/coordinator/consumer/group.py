@@ -13,6 +13,8 @@ from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Final, NamedTuple
 
 from kohort.broker.coordinator.consumer.member import Member, MemberState
+from kohort.broker.coordinator.consumer.regex import Resolution
+from kohort.broker.coordinator.consumer.topics_hash import TopicHashes
 from kohort.broker.coordinator.effects import (
     ConsumerGroupRecord,
     ConsumerMemberRecord,
@@ -57,7 +59,6 @@ FIRST_EPOCH: Final = 1
 Partitions = dict[bytes, frozenset[int]]
 """Partitions by topic id."""
 
-
 Downgrade = Callable[..., bool]
 """``downgrade(turn, group, leaving, cause)``: makes a group a classic one in place of
 removing its last members of the consumer protocol; returns whether it did so. See
@@ -82,7 +83,7 @@ class ConsumerGroup(Group):
         assignment_epoch: that of the target assignment; less than the group epoch
             while a new one has to be computed.
         assigned_ms: the time of the target assignment, ms since the epoch; 0 for none.
-        topics_hash: the hash of the topics that it subscribes to.
+        topics_hash: the hash of the topics that it subscribes to; `hashes` has each.
         members: by id.
         most_members: the largest number of members that it has had.
         static_members: member ids by instance id (KIP-345).
@@ -98,9 +99,9 @@ class ConsumerGroup(Group):
         classic_members: the number of its members that use the classic protocol.
         classic_protocols: by protocol, the number of these that support it.
         is_stale: its topics may have changed since `topics_hash` was computed.
-        has_stale_patterns: the cluster's topics have changed since patterns were
-            resolved.
+        has_stale_patterns: topics have changed since patterns were resolved.
         resolves_at: when its patterns will be resolved; None if they need not be.
+        resolution: that work, if it has begun, and the version of the topics.
         started: when the group epoch was bumped, in seconds since the epoch.
             For listeners.
         computed: when the target assignment was computed, likewise.
@@ -121,6 +122,7 @@ class ConsumerGroup(Group):
         "downgrade",
         "generation_id",
         "has_stale_patterns",
+        "hashes",
         "is_stale",
         "listed",
         "members",
@@ -131,6 +133,7 @@ class ConsumerGroup(Group):
         "previous_state",
         "protocol_name",
         "protocol_type",
+        "resolution",
         "resolves_at",
         "started",
         "state",
@@ -154,9 +157,9 @@ class ConsumerGroup(Group):
         """Creates a group without records, members and offsets."""
         super().__init__(group_id)
         self.downgrade = downgrade
-        self.classic_members = 0
         self.classic_protocols: dict[str, int] = {}
         self.topics = topics
+        self.hashes = TopicHashes()
         self.default_assignor = default_assignor
         self.protocol_type = PROTOCOL_TYPE
         self.protocol_name: str | None = None
@@ -169,12 +172,12 @@ class ConsumerGroup(Group):
         self.subscribers: dict[str, int] = {}
         self.names: dict[str, int] = {}
         self.owners: dict[bytes, dict[int, str]] = {}
-        self.is_stale = True
-        self.has_stale_patterns = True
+        self.is_stale = self.has_stale_patterns = True
         self.resolves_at: float | None = None
+        self.resolution: tuple[Resolution, int] | None = None
         self.started = self.computed = 0.0
         self.listed: tuple[str, ...] = ()
-        self.most_members = 0
+        self.most_members = self.classic_members = 0
         # The values of the records; None without one.
         self._epoch: tuple[int, int] | None = None
         self._target: tuple[int, int] | None = None
@@ -451,18 +454,24 @@ class ConsumerGroup(Group):
         pattern = None if member.regex is None else self.patterns.get(member.regex)
         return member.topics if pattern is None else member.topics | pattern.topics
 
-    def subscribed_topics(self) -> frozenset[str]:
-        """The topics that any member subscribes to."""
-        matched = [each.topics for each in self.patterns.values()]
-        return frozenset(self.names).union(*matched)
-
     def topic_ids(self, member: Member) -> frozenset[bytes]:
         """The ids of the topics that a member subscribes to, if they exist."""
-        return frozenset(each.topic_id for each in self.images(member))
+        images = self.existing(self.subscription(member))
+        return frozenset(each.topic_id for each in images)
 
-    def images(self, member: Member) -> list[TopicImage]:
-        """The topics that a member subscribes to, if they exist."""
-        found = [self.topics.named(name) for name in self.subscription(member)]
+    def subscribed_topics(self) -> AbstractSet[str]:
+        """The topics that any member subscribes to."""
+        if not self.patterns:
+            return self.names.keys()
+        matched = (each.topics for each in self.patterns.values())
+        return frozenset(self.names).union(*matched)
+
+    def existing(self, names: AbstractSet[str]) -> list[TopicImage]:
+        """Returns the topics of these names that exist; most may not."""
+        there = self.topics.names()
+        if len(there) < len(names):
+            names = {each for each in there if each in names}
+        found = map(self.topics.named, names)
         return [each for each in found if each is not None]
 
     def is_homogeneous(self) -> bool:
@@ -566,7 +575,7 @@ class ConsumerGroup(Group):
         """The timer of patterns: an empty group has no members and no sessions."""
         if self.resolves_at is None:
             return ()
-        self.resolves_at = None
+        self.resolves_at = self.resolution = None
         return (("regex", self.group_id),)
 
 

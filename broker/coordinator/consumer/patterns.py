@@ -5,7 +5,8 @@
 2. All patterns of the group are resolved at once, right after the heartbeat that finds
    it necessary (`schedule`): a pattern has no topics, the cluster has other topics, or
    ``group.consumer.regex.refresh.interval.ms`` is over. At most every 10 s, as in
-   Kafka, which does it in a thread of its own.
+   Kafka, which does it in a thread of its own. Here it is done in pieces, each in a
+   turn: members may have many patterns, and the cluster many topics.
 3. `resolve` writes the topics. If they are others than before, it starts a new group
    epoch; the members get their partitions in their next heartbeats.
 """
@@ -26,6 +27,8 @@ from kohort.protocol.errors import ErrorCode
 
 _PAUSE_MS: Final = 10_000
 """The shortest time between two resolutions; a constant in Kafka, too."""
+_BREATH_S: Final = 0.001
+"""Time between two pieces: timers that are due already may fire in one turn."""
 
 
 def validate(pattern: str) -> Refusal | None:
@@ -70,24 +73,45 @@ def schedule(turn: Turn, group: ConsumerGroup, last_ms: float, *, is_new: bool) 
 
 
 def resolve_due(turn: Turn, group: ConsumerGroup, _: TimerKey) -> None:
-    """Resolves the patterns of a group."""
+    """Resolves the patterns of a group, or goes on with it."""
     if group.resolves_at is None:
         return
-    group.resolves_at = None
-    group.has_stale_patterns = False
+    topics = group.topics
+    if group.resolution is None:
+        group.has_stale_patterns = False
+        found = regex.Resolution(group.subscribers, topics.names())
+        group.resolution = found, topics.version()
+    resolution, version = group.resolution
+    if not resolution.go_on():
+        turn.arm(("regex", group.group_id), turn.now + _BREATH_S)
+        return
+    group.resolves_at = group.resolution = None
+    if resolution.is_too_large:
+        # Members may change their patterns, and topics may be deleted.
+        group.resolves_at = turn.now + _PAUSE_MS / 1000
+        turn.arm(("regex", group.group_id), group.resolves_at)
+        return
+    _write(turn, group, resolution.found, version)
+
+
+def _write(
+    turn: Turn, group: ConsumerGroup, found: dict[str, list[str]], version: int
+) -> None:
+    """Writes the topics of those patterns that the group still has."""
     if not group.subscribers:
         return
-    topics = group.topics
-    found = regex.resolve(group.subscribers, topics.names())
     groups: Groups = {group.group_id: group}
     change = Change(turn, groups, group)
     now_ms = int(turn.now * 1000)
     has_changed = False
     for pattern, names in found.items():
+        if pattern not in group.subscribers:
+            continue
         known = group.patterns.get(pattern)
         has_changed |= frozenset(names) != (known.topics if known else frozenset())
-        value = names, topics.version(), now_ms
-        change.put(RegularExpressionRecord(group.group_id, pattern, value))
+        change.put(
+            RegularExpressionRecord(group.group_id, pattern, (names, version, now_ms))
+        )
     new_hash = change.topics_hash()
     if has_changed or new_hash != group.topics_hash:
         change.bump(Cause("topics_changed"), new_hash)

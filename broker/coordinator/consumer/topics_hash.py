@@ -8,7 +8,7 @@ UTF-16 with their length after them; the group has one of its topics' hashes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import xxhash
@@ -57,3 +57,25 @@ def _int32(number: int) -> bytes:
 def _text(text: str) -> bytes:
     units = text.encode("utf-16-le", "surrogatepass")
     return units + _int32(len(units) // 2)
+
+
+class TopicHashes:
+    """Hashes of the topics of a group, each computed once while the topic is the same.
+
+    A topic of 5,000 partitions takes 10 ms, and each member that joins asks for it.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[TopicImage, int]] = {}
+
+    def of_group(self, topics: Iterable[TopicImage]) -> int:
+        """Returns the hash of a group with these topics."""
+        before, self._known = self._known, {}
+        for topic in topics:
+            known = before.get(topic.name)
+            if known is None or known[0] is not topic:
+                known = topic, topic_hash(topic)
+            self._known[topic.name] = known
+        return group_hash({name: known[1] for name, known in self._known.items()})

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kohort.broker.coordinator.consumer.cause import Refusal
 from kohort.broker.coordinator.consumer.changes import Change
 from kohort.broker.coordinator.consumer.member import AWAY, Member
 from kohort.broker.coordinator.events import ConsumerHeartbeat, Join
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.protocol.errors import ErrorCode
+
+MOST_TOPICS: Final = 10_000
+"""Names of topics in a heartbeat. So many take 20 ms, and 100,000 would be more than a
+batch of the log can hold."""
 
 
 def check(settings: GroupSettings, event: ConsumerHeartbeat) -> Refusal | None:
@@ -48,6 +54,8 @@ def _invalid(event: ConsumerHeartbeat) -> str | None:
     for name, value in names:
         if value is not None and not value.strip():
             return f"{name} can't be empty."
+    if len(event.subscribed_topics or ()) > MOST_TOPICS:
+        return f"SubscribedTopicNames has more than {MOST_TOPICS} topics."
     if epoch == 0:
         return _invalid_join(event)
     if epoch == AWAY and event.group_instance_id is None:

@@ -6,8 +6,8 @@ import pytest
 
 from kohort.broker.coordinator.consumer.regex import (
     InvalidRegularExpressionError,
+    Resolution,
     compiled,
-    resolve,
 )
 from kohort.broker.coordinator.consumer.topics_hash import group_hash, topic_hash
 from kohort.broker.coordinator.topics import TopicImage
@@ -73,9 +73,25 @@ def test_an_invalid_pattern_has_the_message_of_kafka(
 def test_a_pattern_matches_whole_names() -> None:
     """The topics are sorted; an invalid pattern has none."""
     names = ["orders-2", "my-orders", "orders", "__consumer_offsets", "orders-1"]
-    assert resolve(["orders(-[0-9])?", "__.*", "(", "nothing"], names) == {
+    resolution = Resolution(["orders(-[0-9])?", "__.*", "(", "nothing"], names)
+    assert resolution.go_on()
+    assert resolution.found == {
         "orders(-[0-9])?": ["orders", "orders-1", "orders-2"],
         "__.*": ["__consumer_offsets"],
         "(": [],
         "nothing": [],
     }
+
+
+def test_patterns_are_resolved_in_pieces() -> None:
+    """A piece takes a bounded number of steps, with many patterns and many topics."""
+    names = [f"topic-{number}" for number in range(1_000)]
+    regexes = ["topic-.*", "nothing", *(f"topic-[0-9]*{n}" for n in range(10))]
+    resolution = Resolution(regexes, names)
+    pieces = 1
+    while not resolution.go_on():
+        pieces += 1
+    assert pieces > len(regexes) / 4
+    assert resolution.found["topic-.*"] == sorted(names)
+    assert resolution.found["nothing"] == []
+    assert [len(resolution.found[regex]) for regex in regexes[2:]] == [100] * 10

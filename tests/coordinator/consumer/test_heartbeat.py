@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.coordinator.consumer.context import Scene
 
+from kohort.broker.coordinator.consumer.validation import MOST_TOPICS
 from kohort.protocol.errors import ErrorCode
 
 
@@ -114,7 +115,12 @@ def test_the_first_heartbeat_needs_its_fields() -> None:
                 " when (re-)joining."
             ),
         ),
+        (
+            {"topics": [f"t-{number}" for number in range(MOST_TOPICS + 1)]},
+            "SubscribedTopicNames has more than 10000 topics.",
+        ),
         ({"epoch": -3}, "MemberEpoch is invalid."),
+        ({"epoch": -(2**31)}, "MemberEpoch is invalid."),
         ({"epoch": -2}, "InstanceId can't be null."),
     ]
     for over, message in invalid:

@@ -233,8 +233,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         group = self.scene.group
         wanted = {
             (image.topic_id, partition)
-            for topic in group.subscribed_topics()
-            if (image := self.scene.topics.named(topic)) is not None
+            for image in group.existing(group.subscribed_topics())
             for partition in range(len(image.racks))
         }
         held = {held for each in group.members.values() for held in each.holds()}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.coordinator.consumer.context import Scene
+
+from kohort.broker.coordinator.consumer import target
 
 
 def test_a_member_that_does_not_revoke_is_removed() -> None:
@@ -71,6 +74,24 @@ def test_the_interval_delays_the_next_target_assignment() -> None:
     a.beat()
     assert scene.group.state == "Reconciling"
     assert a.assigned == {"t": [0]}
+
+
+def test_targets_of_a_large_group_are_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their members, also if the interval is 0."""
+    monkeypatch.setattr(target, "FEW", 3)
+    monkeypatch.setattr(target, "PAUSE_MS", 250)
+    scene = Scene()
+    scene.topic("t", 4)
+    members = [scene.consumer(name, "t") for name in "ABCD"]
+    for each in members:
+        each.join()
+    assert scene.group.state == "Assigning"
+    scene.sleep(999)
+    members[0].beat()
+    assert scene.group.state == "Assigning"
+    scene.sleep(1)
+    members[0].beat()
+    assert scene.group.state == "Reconciling"
 
 
 def test_topics_that_a_member_gives_up_go_at_once() -> None:

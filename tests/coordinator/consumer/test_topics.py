@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.consumer.context import Scene
 
+from kohort.broker.coordinator.consumer import regex
 from kohort.broker.coordinator.effects import RegularExpressionRecord
 from kohort.protocol.errors import ErrorCode
 
@@ -170,3 +171,43 @@ def test_a_topic_that_two_patterns_match_belongs_to_both() -> None:
     scene.settle(a, b)
     assert sorted([*a.assigned, *b.assigned]) == ["tick", "tock"]
     assert scene.group.patterns["t.ck"].topics == {"tick", "tock"}
+
+
+def test_patterns_are_resolved_over_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pattern that was given up meanwhile has no topics; the others have theirs."""
+    scene = Scene()
+    for number in range(5):
+        scene.topic(f"t{number}", 1)
+    monkeypatch.setattr(regex, "PIECE", 1)
+    a = scene.consumer("A", regex="t[01]")
+    b = scene.consumer("B", regex="t[23]")
+    a.join()
+    b.join()
+    assert not scene.group.patterns
+    b.leave()
+    scene.sleep(100)
+    assert {each: p.topics for each, p in scene.group.patterns.items()} == {
+        "t[01]": {"t0", "t1"}
+    }
+    a.beat()
+    assert a.assigned == {"t0": [0], "t1": [0]}
+
+
+def test_patterns_that_match_too_much_are_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After 10 s, as often as any pattern: topics may have been deleted."""
+    scene = Scene()
+    scene.topic("t1", 1)
+    scene.topic("t2", 1)
+    monkeypatch.setattr(regex, "MOST_BYTES", 5)
+    a = scene.consumer("A", regex="t.")
+    a.join()
+    assert (scene.group.state, scene.group.patterns) == ("Stable", {})
+    scene.drop("t2")
+    scene.sleep(9_999)
+    assert not scene.group.patterns
+    scene.sleep(1)
+    assert scene.group.patterns["t."].topics == {"t1"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from kohort.broker.coordinator.topics import TopicImage
 
@@ -40,9 +41,9 @@ class Topics:
         """The number of changes so far."""
         return self._version
 
-    def names(self) -> Iterable[str]:
+    def names(self) -> AbstractSet[str]:
         """The names of all topics."""
-        return [*self._by_name]
+        return self._by_name.keys()
 
     def named(self, name: str) -> TopicImage | None:
         """The topic of a name."""

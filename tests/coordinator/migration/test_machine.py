@@ -234,12 +234,10 @@ class MigrationMachine(RuleBasedStateMachine):
             return
         group = groups["g"]
         assert group.state == "Stable"
-        topics = [scene.topics.named(topic) for topic in group.subscribed_topics()]
         held = {held for each in group.members.values() for held in each.holds()}
         assert held == {
             (image.topic_id, partition)
-            for image in topics
-            if image is not None
+            for image in group.existing(group.subscribed_topics())
             for partition in range(len(image.racks))
         }
 
