@@ -52,7 +52,7 @@ def member_joined(
         cause = "new" if is_new else "rejoin"
         add(turn, "member_joined", group, member.identity, 1, cause=cause, **offer)
         return
-    heard = sessions.last_heard(replaced)
+    heard = sessions.last_heard(turn, replaced)
     fields = offer | {"replaced_member_id": replaced.member_id, "heard": heard}
     add(turn, "member_replaced", group, member.identity, 1, **fields)
     held = frozenset(replaced.holds())
@@ -117,13 +117,13 @@ def member_expired(
     turn: Turn, group: ConsumerGroup, member: Member, cause: str
 ) -> None:
     """A member's session ended."""
-    heard = sessions.last_heard(member)
+    heard = sessions.last_heard(turn, member)
     add(turn, "member_expired", group, member.identity, cause=cause, heard=heard)
 
 
 def member_kicked(turn: Turn, group: ConsumerGroup, member: Member, cause: str) -> None:
     """The coordinator removed a member."""
-    heard = sessions.last_heard(member)
+    heard = sessions.last_heard(turn, member)
     fields = {"cause": cause, "was_pending": False, "heard": heard}
     add(turn, "member_kicked", group, member.identity, **fields)
 

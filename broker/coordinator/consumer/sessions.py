@@ -32,11 +32,13 @@ def restart(turn: Turn, member: Member, timeout_ms: int) -> None:
         turn.arm(member.session_key, member.deadline)
 
 
-def last_heard(member: Member) -> float:
+def last_heard(turn: Turn, member: Member) -> float:
     """The time of a member's last heartbeat, in seconds since the epoch.
 
     It is in the future for a member that is credited with signs of life.
     """
+    if member.deadline == NEVER:  # it has just come, with its group
+        return turn.now
     return member.deadline - member.session_timeout
 
 

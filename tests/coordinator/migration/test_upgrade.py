@@ -103,6 +103,8 @@ def test_a_static_member_comes_back_as_a_consumer() -> None:
     c = scene.consumer("C", "t", instance="i-A")
     assert c.join().member_epoch == a.generation_id
     assert c.assigned == {"t": [0]}
+    replaced = scene.event("member_replaced")
+    assert (replaced["replaced_member_id"], replaced["silent_ns"]) == (a.member_id, 0)
     assert a.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
     assert b.heartbeat() == 0
     assert scene.describe_consumers().state == "Stable"
