@@ -77,7 +77,9 @@ def start_load(load: Load) -> None:
         for number, words in enumerate([*members.values()][:STATIC]):
             words["instance"] = f"instance-{number}"
         load.consume(
-            *(library, f"group-{library.name}", assignor),
+            library,
+            f"group-{library.name}",
+            assignor,
             is_consumer=assignor == "uniform",
             **members,
         )
