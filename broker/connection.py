@@ -58,9 +58,6 @@ loop: their bytes, and `FRAME_COST` for each. That is about a millisecond: a hun
 heartbeats, or two requests that are decoded at once."""
 FRAME_COST = 256
 """Cost of handling a short request, as bytes decoded in the same time."""
-TURN_SECONDS = 0.005
-"""Time after which a turn ends in any case: a hundred requests of a millisecond each
-would make the others wait for a tenth of a second."""
 SLOW_SECONDS = 0.1
 """Seconds for which a request may block the others before a warning is logged: ten
 times its budget."""
@@ -460,7 +457,6 @@ class Connection(asyncio.Protocol):
         frames, flow = self._frames, self._flow
         self._is_handling = True
         left, before = TURN, monotonic()
-        until = before + TURN_SECONDS
         quotas = self.node.cluster.quotas
         try:
             while frames and self._current is None and not flow.is_blocked:
@@ -476,8 +472,6 @@ class Connection(asyncio.Protocol):
                     continue
                 self._handle(buffer, start, end, before, ROUTES)
                 now = monotonic()
-                if now > until:
-                    left = 0
                 if now - before > SLOW_SECONDS or quotas.is_used:
                     self._took(now - before, *_called(frame))
                 before = now

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import itertools
 import json
-import math
 import socket
 import struct
 import sys
@@ -258,11 +257,8 @@ def test_a_system_without_that_control(address: str, is_within: bool) -> None:
         assert listening.is_asked == is_within
 
 
-async def test_pipelined_requests_let_others_in_between(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_pipelined_requests_let_others_in_between() -> None:
     """A turn of the loop handles some of them; later turns handle the rest."""
-    monkeypatch.setattr(connections, "TURN_SECONDS", math.inf)
     request = frames.request("ApiVersions", 3, ApiVersions)
     async with Broker() as broker:
         connection, wire = wired(broker)
@@ -274,22 +270,6 @@ async def test_pipelined_requests_let_others_in_between(
             assert now - before <= 2 * TURN // FRAME_COST
             before = now
             await asyncio.sleep(0)
-        connection.connection_lost(None)
-
-
-async def test_requests_that_take_long_let_others_in_between(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The first one after the time of a turn is the last one of this turn."""
-    monkeypatch.setattr(connections, "TURN_SECONDS", -1.0)
-    request = frames.request("ApiVersions", 3, ApiVersions)
-    async with Broker() as broker:
-        connection, wire = wired(broker)
-        connection.data_received(request * 3)
-        assert wire.answers() == 1
-        for answered in (2, 3):
-            await asyncio.sleep(0)
-            assert wire.answers() == answered
         connection.connection_lost(None)
 
 
