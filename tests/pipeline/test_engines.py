@@ -134,7 +134,8 @@ def test_no_task_has_most_rows_of_a_hot_group(java: SparkSession) -> None:
     for path in ("silver/unread", "silver/rebalances"):
         frames[path] = java.createDataFrame([], BY_PATH[path].ddl)
     names = "run string, `group` string, kind string, time_ns long, node int"
-    frames[EVENTS] = java.createDataFrame([], f"{names}, sequence long")
+    fields = f"{names}, sequence long, previous_state string"
+    frames[EVENTS] = java.createDataFrame([], fields)
     frames["silver/commits"] = java.range(6_000).selectExpr(
         *("'r' as run", "'hot' as `group`", "'t' as topic", "0 as node"),
         *("cast(id % 8 as int) as partition", "id as sequence", "1 as offset"),
