@@ -81,7 +81,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Row:
-    """What one change cost one protocol.
+    """The cost of one change in one protocol.
 
     Attributes:
         unread_s: partition-seconds without a reader.

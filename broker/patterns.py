@@ -17,7 +17,7 @@ MOST_STEPS: Final = 1_000_000
 """Instructions times bytes of a match: 25 ms in the worst case, a thousandth of it with
 the usual pattern."""
 MOST_CHARACTERS: Final = 10_000
-"""Of a pattern's text. One with so many is compiled, or refused, in 2 ms."""
+"""Longest text of a pattern, in characters: compiled, or refused, within 2 ms."""
 STEPS_PER_COST: Final = 40
 """Steps that take a microsecond, in the worst case."""
 _MEMORY: Final = 128 * 1024

@@ -329,8 +329,8 @@ class ConsumerGroupRecord:
 
 
 ClassicProtocols = tuple[int, Sequence[tuple[str, bytes]]]
-"""Of a classic member in a consumer group: its session timeout in ms, and its protocols
-as (name, metadata)."""
+"""The session timeout in ms, and the protocols as (name, metadata), of a classic member
+in a consumer group."""
 
 
 class ConsumerMember(NamedTuple):

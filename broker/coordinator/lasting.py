@@ -17,17 +17,17 @@ class Lasting:
         holds: the state in which a group is held.
         max_sizes: a group's limit in place of ``group.max.size``, in members.
         muted: the ids of muted members; never an empty set.
-        unreconciled: the ids of members whose reconciliation is held; likewise.
+        held_members: the ids of members whose reconciliation is held; likewise.
         rebalances: the number of rebalances that each group has begun.
     """
 
-    __slots__ = ("holds", "max_sizes", "muted", "rebalances", "unreconciled")
+    __slots__ = ("held_members", "holds", "max_sizes", "muted", "rebalances")
 
     def __init__(self) -> None:
         self.holds: dict[str, GroupState] = {}
         self.max_sizes: dict[str, int] = {}
         self.muted: dict[str, set[str]] = {}
-        self.unreconciled: dict[str, set[str]] = {}
+        self.held_members: dict[str, set[str]] = {}
         self.rebalances: dict[str, int] = {}
 
     def mute(self, group_id: str, member_id: str) -> None:
@@ -41,23 +41,23 @@ class Lasting:
         if not muted:
             del self.muted[group_id]
 
-    def is_reconciled(self, group_id: str, member_id: str) -> bool:
-        """Returns whether no hold keeps a member from its target assignment."""
-        return member_id not in self.unreconciled.get(group_id, ())
+    def is_member_held(self, group_id: str, member_id: str) -> bool:
+        """Returns whether a hold keeps a member from its target assignment."""
+        return member_id in self.held_members.get(group_id, ())
 
     def hold_member(self, group_id: str, member_id: str) -> None:
         """Holds a member's reconciliation."""
-        self.unreconciled.setdefault(group_id, set()).add(member_id)
+        self.held_members.setdefault(group_id, set()).add(member_id)
 
     def release_member(self, group_id: str, member_id: str) -> None:
         """Ends such a hold, if there is one."""
-        held = self.unreconciled.get(group_id, set())
+        held = self.held_members.get(group_id, set())
         held.discard(member_id)
         if not held:
-            self.unreconciled.pop(group_id, None)
+            self.held_members.pop(group_id, None)
 
     def forget_groups(self) -> None:
         """Forgets the state of deleted groups, all at once."""
         self.muted.clear()
-        self.unreconciled.clear()
+        self.held_members.clear()
         self.rebalances.clear()

@@ -202,7 +202,7 @@ class MemberDescription:
     partitions: Sequence[TopicPartition] | None
     """Decoded from the assignment; None if that is empty or in another format."""
     member_epoch: int | None = None
-    """Of a member of a consumer group, as are the next ones; None: a classic group."""
+    """Its epoch. This and the next fields are None in a classic group."""
     target_partitions: Sequence[TopicPartition] | None = None
     """Its partitions in the target assignment."""
     subscribed_pattern: str | None = None

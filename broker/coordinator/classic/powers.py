@@ -22,9 +22,9 @@ from kohort.broker.coordinator.classic.cause import Cause
 from kohort.broker.coordinator.classic.group import ClassicGroup, find
 from kohort.broker.coordinator.classic.member import Member
 from kohort.broker.coordinator.classic.removal import remove, remove_pending
+from kohort.broker.coordinator.commands import DONE, refuse, set_limit
 from kohort.broker.coordinator.effects import SyncResult
 from kohort.broker.coordinator.events import (
-    Command,
     Expire,
     HoldGroup,
     Kick,
@@ -47,19 +47,13 @@ from kohort.broker.coordinator.state import (
 )
 from kohort.broker.coordinator.turn import Turn
 from kohort.broker.notice import Who
-from kohort.broker.runtime.effects import CommandResult
 from kohort.protocol.errors import ErrorCode
 
-_DONE = CommandResult()
 _UNKNOWN = SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
 
 _HOLDABLE: Final = HOLDABLE[ClassicGroup.type]
 _ASKED_FOR = "a test asked for it"
 """The reason of a rebalance caused by `Expire`."""
-
-
-def _refuse(turn: Turn, event: Command, why: str) -> None:
-    turn.reply(event.token, CommandResult(why))
 
 
 # -- members
@@ -85,7 +79,7 @@ def kick(turn: Turn, groups: Groups, event: Kick) -> None:
     if group.state is not EMPTY:
         cause = Cause("member_kicked", who, event.reason)
         rebalance.prepare_or_complete(turn, group, cause)
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
 def expire(turn: Turn, groups: Groups, event: Expire) -> None:
@@ -101,7 +95,7 @@ def expire(turn: Turn, groups: Groups, event: Expire) -> None:
     else:
         waiting.answer_sync(turn, member, _UNKNOWN)
         leave.expire(turn, group, member, _ASKED_FOR)
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
 def mute(turn: Turn, groups: Groups, event: Mute) -> None:
@@ -115,12 +109,12 @@ def mute(turn: Turn, groups: Groups, event: Mute) -> None:
         return
     member = group.members.get(event.member_id)
     if member is None:
-        _refuse(turn, event, "a pending member cannot be muted: it has no session")
+        refuse(turn, event, "a pending member cannot be muted: it has no session")
         return
     if not member.is_muted:
         commanded(turn, groups, event, "mute", who)
         _mute(turn, group, member)
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
 def _mute(turn: Turn, group: ClassicGroup, member: Member) -> None:
@@ -155,7 +149,7 @@ def unmute(turn: Turn, groups: Groups, event: Unmute) -> None:
             # In Stable it may have got its assignment while it was muted.
             sync.has_synced(turn, group, member.member_id)
         _go_on(turn, group)
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
 def _find(
@@ -170,7 +164,7 @@ def _find(
         pending = group.pending_members.get(event.member_id)
         if pending is not None:
             return group, pending.identity
-    _refuse(turn, event, f"there is no member {event.member_id!r}")
+    refuse(turn, event, f"there is no member {event.member_id!r}")
     return None, None
 
 
@@ -181,14 +175,14 @@ def trigger(turn: Turn, groups: Groups, event: TriggerRebalance) -> None:
     """Starts a rebalance."""
     group = find(groups, event.group_id)
     if group is None or not group.members:
-        _refuse(turn, event, "a group without members cannot rebalance")
+        refuse(turn, event, "a group without members cannot rebalance")
         return
     if group.state is PREPARING_REBALANCE:
-        _refuse(turn, event, "the group is in PreparingRebalance already")
+        refuse(turn, event, "the group is in PreparingRebalance already")
         return
     commanded(turn, groups, event, "rebalance", reason=event.reason)
     rebalance.prepare(turn, group, Cause("requested", None, event.reason))
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
 def limit(turn: Turn, groups: Groups, event: LimitGroup) -> None:
@@ -197,15 +191,8 @@ def limit(turn: Turn, groups: Groups, event: LimitGroup) -> None:
     A group over its limit rebalances at once, as a loaded group does (KIP-389). The
     next generation keeps within the limit.
     """
-    limits, max_size = turn.lasting.max_sizes, event.max_size
-    if max_size is not None and max_size < 1:
-        _refuse(turn, event, f"a limit of {max_size} members: it must be at least 1")
+    if not set_limit(turn, groups, event):
         return
-    commanded(turn, groups, event, "limit", max_size=max_size)
-    if max_size is None:
-        limits.pop(event.group_id, None)
-    else:
-        limits[event.group_id] = max_size
     group = find(groups, event.group_id)
     if (
         group is not None
@@ -216,7 +203,7 @@ def limit(turn: Turn, groups: Groups, event: LimitGroup) -> None:
         members = "1 member" if most == 1 else f"{most} members"
         reason = f"a test limited the group to {members}"
         rebalance.prepare(turn, group, Cause("group_over_max_size", None, reason))
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
 # -- holds
@@ -236,7 +223,7 @@ def hold(turn: Turn, groups: Groups, event: HoldGroup) -> None:
     holdable = _HOLDABLE if group is not None else (*chain(*HOLDABLE.values()),)
     if state not in holdable:
         states = " or ".join(_HOLDABLE)
-        _refuse(turn, event, f"a group can be held in {states}, not in {state}")
+        refuse(turn, event, f"a group can be held in {states}, not in {state}")
         return
     commanded(turn, groups, event, "hold", held_in=state.value)
     before = turn.lasting.holds.get(event.group_id)
@@ -244,21 +231,21 @@ def hold(turn: Turn, groups: Groups, event: HoldGroup) -> None:
         turn.lasting.holds[event.group_id] = state
         if group is not None:
             _change_hold(turn, group, before)
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
 def release(turn: Turn, groups: Groups, event: ReleaseGroup) -> None:
     """Lets a held group go on: at once if nothing is missing, else its timers run."""
     before = turn.lasting.holds.get(event.group_id)
     if before is None:
-        _refuse(turn, event, "the group is not held")
+        refuse(turn, event, "the group is not held")
         return
     commanded(turn, groups, event, "release", held_in=before.value)
     del turn.lasting.holds[event.group_id]
     group = find(groups, event.group_id)
     if group is not None:
         _change_hold(turn, group, before)
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
 def _change_hold(turn: Turn, group: ClassicGroup, before: GroupState | None) -> None:

@@ -70,7 +70,7 @@ class Pattern(NamedTuple):
 
     topics: frozenset[str]
     version: int
-    """Of the cluster's metadata."""
+    """The version of the cluster's metadata."""
     time_ms: int
     """Ms since the epoch."""
 

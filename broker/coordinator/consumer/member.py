@@ -165,7 +165,7 @@ class Member:
 
     @property
     def has_to_revoke(self) -> bool:
-        """Whether it is removed unless it gives up partitions in time."""
+        """True if the rebalance timeout runs: it has partitions to give up."""
         return (
             self.at.state == MemberState.UNREVOKED_PARTITIONS
             and self.epoch != AWAY

@@ -7,8 +7,10 @@ changes nothing, and its result says why.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
+from kohort.broker.coordinator.commands import DONE, refuse, set_limit
 from kohort.broker.coordinator.consumer import leave, notices, sessions
 from kohort.broker.coordinator.consumer.cause import Cause
 from kohort.broker.coordinator.consumer.changes import Change
@@ -33,32 +35,45 @@ from kohort.broker.coordinator.notices import commanded
 from kohort.broker.coordinator.room import Groups
 from kohort.broker.coordinator.state import ASSIGNING, HOLDABLE
 from kohort.broker.coordinator.turn import Turn
-from kohort.broker.runtime.effects import CommandResult
 
-_DONE = CommandResult()
+E = TypeVar("E", bound=MemberCommand)
 _ASKED_FOR = "a test asked for it"
 """The reason of a rebalance caused by `Expire`."""
 _HOLDABLE: Final = HOLDABLE[ConsumerGroup.type]
 
 
-def _refuse(turn: Turn, event: Command, why: str) -> None:
-    turn.reply(event.token, CommandResult(why))
-
-
 def _done(turn: Turn, event: Command) -> None:
     """Answers a command when its records are written."""
-    turn.reply_after_appends(event.token, _DONE)
+    turn.reply_after_appends(event.token, DONE)
 
 
 # -- members
 
 
-def kick(turn: Turn, groups: Groups, event: Kick) -> None:
+def _of_member(
+    perform: Callable[[Turn, Groups, E, ConsumerGroup, Member], None],
+) -> Callable[[Turn, Groups, E], None]:
+    """A command about a member; refused if the group or the member is missing."""
+
+    def command(turn: Turn, groups: Groups, event: E) -> None:
+        group = find(groups, event.group_id)
+        if group is None and event.group_id in groups:
+            refuse(turn, event, "it is a classic group; its members have no epochs")
+            return
+        member = None if group is None else group.members.get(event.member_id)
+        if group is None or member is None:
+            refuse(turn, event, f"there is no member {event.member_id!r}")
+            return
+        perform(turn, groups, event, group, member)
+
+    return command
+
+
+@_of_member
+def kick(
+    turn: Turn, groups: Groups, event: Kick, group: ConsumerGroup, member: Member
+) -> None:
     """Removes a member, which learns of it by its next heartbeat."""
-    found = _find(turn, groups, event)
-    if found is None:
-        return
-    group, member = found
     commanded(turn, groups, event, "kick", member.identity, reason=event.reason)
     notices.member_kicked(turn, group, member, "commanded")
     cause = Cause("member_kicked", member.identity, event.reason)
@@ -66,96 +81,80 @@ def kick(turn: Turn, groups: Groups, event: Kick) -> None:
     _done(turn, event)
 
 
-def expire(turn: Turn, groups: Groups, event: Expire) -> None:
+@_of_member
+def expire(
+    turn: Turn, groups: Groups, event: Expire, group: ConsumerGroup, member: Member
+) -> None:
     """Ends the session of a member."""
-    found = _find(turn, groups, event)
-    if found is None:
-        return
-    group, member = found
     commanded(turn, groups, event, "expire", member.identity)
     leave.expire(turn, groups, group, member, _ASKED_FOR)
     _done(turn, event)
 
 
-def mute(turn: Turn, groups: Groups, event: Mute) -> None:
+@_of_member
+def mute(
+    turn: Turn, groups: Groups, event: Mute, group: ConsumerGroup, member: Member
+) -> None:
     """Stops counting a member's heartbeats as signs of life: its session will end."""
-    found = _find(turn, groups, event)
-    if found is None:
-        return
-    group, member = found
     if not member.is_muted:
         commanded(turn, groups, event, "mute", member.identity)
         member.is_muted = True
         turn.lasting.mute(group.group_id, member.member_id)
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
-def unmute(turn: Turn, groups: Groups, event: Unmute) -> None:
+@_of_member
+def unmute(
+    turn: Turn, groups: Groups, event: Unmute, group: ConsumerGroup, member: Member
+) -> None:
     """Hears a muted member again, as if it had sent a heartbeat now."""
-    found = _find(turn, groups, event)
-    if found is None:
-        return
-    group, member = found
     if member.is_muted:
         commanded(turn, groups, event, "unmute", member.identity)
         turn.lasting.unmute(group.group_id, member.member_id)
         member.is_muted = False
         sessions.keep_alive(turn, group, member)
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
-def fence(turn: Turn, groups: Groups, event: Fence) -> None:
+@_of_member
+def fence(
+    turn: Turn, groups: Groups, event: Fence, group: ConsumerGroup, member: Member
+) -> None:
     """Makes a member's heartbeats fail until it joins again; it keeps its partitions.
 
     They are its own until it is back: then it is given them anew.
     """
-    found = _find(turn, groups, event)
-    if found is None:
-        return
-    _, member = found
+    del group
     commanded(turn, groups, event, "fence", member.identity)
     member.is_fenced = True
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
-def hold_member(turn: Turn, groups: Groups, event: HoldMember) -> None:
+@_of_member
+def hold_member(
+    turn: Turn, groups: Groups, event: HoldMember, group: ConsumerGroup, member: Member
+) -> None:
     """Keeps a member at its partitions and its epoch; its heartbeats are answered."""
-    found = _find(turn, groups, event)
-    if found is None:
-        return
-    group, member = found
     commanded(turn, groups, event, "hold_member", member.identity)
     turn.lasting.hold_member(group.group_id, member.member_id)
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
-def release_member(turn: Turn, groups: Groups, event: ReleaseMember) -> None:
+@_of_member
+def release_member(
+    turn: Turn,
+    groups: Groups,
+    event: ReleaseMember,
+    group: ConsumerGroup,
+    member: Member,
+) -> None:
     """Lets a member go on with its next heartbeat."""
-    found = _find(turn, groups, event)
-    if found is None:
-        return
-    group, member = found
-    if turn.lasting.is_reconciled(group.group_id, member.member_id):
-        _refuse(turn, event, "the member's reconciliation is not held")
+    if not turn.lasting.is_member_held(group.group_id, member.member_id):
+        refuse(turn, event, "the member is not held")
         return
     commanded(turn, groups, event, "release_member", member.identity)
     turn.lasting.release_member(group.group_id, member.member_id)
-    turn.reply(event.token, _DONE)
-
-
-def _find(
-    turn: Turn, groups: Groups, event: MemberCommand
-) -> tuple[ConsumerGroup, Member] | None:
-    """Returns the group and the member of a command; refuses it if one is missing."""
-    group = find(groups, event.group_id)
-    if group is None and event.group_id in groups:
-        _refuse(turn, event, "it is a classic group; its members have no epochs")
-        return None
-    member = None if group is None else group.members.get(event.member_id)
-    if group is None or member is None:
-        _refuse(turn, event, f"there is no member {event.member_id!r}")
-        return None
-    return group, member
+    turn.reply(event.token, DONE)
 
 
 # -- the group
@@ -165,7 +164,7 @@ def trigger(turn: Turn, groups: Groups, event: TriggerRebalance) -> None:
     """Starts a new group epoch; the next heartbeat computes a new target assignment."""
     group = find(groups, event.group_id)
     if group is None or not group.members:
-        _refuse(turn, event, "a group without members cannot rebalance")
+        refuse(turn, event, "a group without members cannot rebalance")
         return
     commanded(turn, groups, event, "rebalance", reason=event.reason)
     change = Change(turn, groups, group)
@@ -179,16 +178,9 @@ def limit(turn: Turn, groups: Groups, event: LimitGroup) -> None:
 
     As in Kafka, a group over its limit keeps its members; it admits no others.
     """
-    limits, max_size = turn.lasting.max_sizes, event.max_size
-    if max_size is not None and max_size < 1:
-        _refuse(turn, event, f"a limit of {max_size} members: it must be at least 1")
+    if not set_limit(turn, groups, event):
         return
-    commanded(turn, groups, event, "limit", max_size=max_size)
-    if max_size is None:
-        limits.pop(event.group_id, None)
-    else:
-        limits[event.group_id] = max_size
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
 # -- holds
@@ -208,18 +200,18 @@ def hold(turn: Turn, groups: Groups, event: HoldGroup) -> None:
     if state not in _HOLDABLE:
         states = " or ".join(_HOLDABLE)
         why = f"a consumer group can be held in {states}, not in {state}"
-        _refuse(turn, event, why)
+        refuse(turn, event, why)
         return
     commanded(turn, groups, event, "hold", held_in=state.value)
     turn.lasting.holds[event.group_id] = state
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)
 
 
 def release(turn: Turn, groups: Groups, event: ReleaseGroup) -> None:
     """Lets a held group go on with its next heartbeats."""
     before = turn.lasting.holds.pop(event.group_id, None)
     if before is None:
-        _refuse(turn, event, "the group is not held")
+        refuse(turn, event, "the group is not held")
         return
     commanded(turn, groups, event, "release", held_in=before.value)
-    turn.reply(event.token, _DONE)
+    turn.reply(event.token, DONE)

@@ -61,8 +61,7 @@ def reconcile(
         return None
     step = _Step(group, member, owned)
     is_held = group.state is RECONCILING and turn.is_held(group)
-    is_free = turn.lasting.is_reconciled(group.group_id, member.member_id)
-    if is_held or not is_free:
+    if is_held or turn.lasting.is_member_held(group.group_id, member.member_id):
         # A member that joins needs an epoch; it gets no partitions.
         if not member.epoch:
             change.move(member.member_id, step.wait())
@@ -183,7 +182,7 @@ class _Step:
         return self._moved(self._epoch, state, kept, {})
 
     def _take_free(self, target: Partitions, kept: dict[bytes, dict[int, int]]) -> bool:
-        """Adds the partitions of the target that nobody holds, or this member itself.
+        """Adds the partitions of the target that no other member holds.
 
         Returns:
             Whether some are held by others.

@@ -115,7 +115,7 @@ class Resolution:
             self._pattern = compiled(regex)
 
     def _match(self, pattern: Pattern, found: list[str], most: int) -> int:
-        """Matches names until it has taken so many steps; returns their number."""
+        """Matches names up to a number of steps; returns the steps taken."""
         steps = 0
         while self._at < len(self._names) and steps < most:
             name = self._names[self._at]

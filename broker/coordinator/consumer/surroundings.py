@@ -20,7 +20,7 @@ members to a consumer group, or says why not; see `kohort.broker.coordinator.mig
 
 
 class Surroundings(NamedTuple):
-    """What the room of the consumer protocol gets from its coordinator."""
+    """The parts of its coordinator that the consumer room uses."""
 
     new_member_id: Callable[[str], str]
     """Makes a unique id from a client id."""

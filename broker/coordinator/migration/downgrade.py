@@ -62,7 +62,7 @@ def downgrade(
 
 
 def is_open(turn: Turn, members: int) -> bool:
-    """Returns whether a group with so many members may become a classic one."""
+    """Returns whether a group of this size may become a classic one."""
     settings = turn.settings
     return (
         settings.consumer_migration_policy in _POLICIES and members <= settings.max_size

@@ -141,7 +141,7 @@ def _result(member: Member) -> JoinResult:
 
 
 def _before(change: Change, event: Join, member_id: str) -> Before | Refusal:
-    """Finds the member; any id is taken, also one that nobody handed out."""
+    """Finds the member; accepts ids that the broker did not create."""
     if event.group_instance_id is not None:
         return _static_member(change, event, member_id)
     return _known(change.group, member_id)

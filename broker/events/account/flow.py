@@ -17,9 +17,9 @@ The flow, step by step:
    were unread since the previous account. Time without a reader that ends while no
    rebalance is in progress (a static member is back), or with the broker, has an
    account of its own: `GroupAccounts.take_unread`.
-5. In a consumer group (KIP-848) nobody joins: JOINING lasts until the coordinator has
-   computed the target assignment, SYNCING until all members have it. On its way, a
-   member reads what ``member_reconciled`` and ``partitions_changed`` leave it.
+5. In a consumer group (KIP-848) members send no JoinGroup: JOINING lasts until the
+   coordinator has computed the target assignment, SYNCING until all members have it. On
+   its way, a member reads what ``member_reconciled`` and ``partitions_changed`` leave.
 6. Events may be missing. The account of a rebalance that began before a gap says so
    (``unseen``); after a gap, nothing is inferred from the events before it.
 """

@@ -167,7 +167,7 @@ def test_one_member_is_held_between_its_epoch_and_the_targets() -> None:
     assert scene.command(ReleaseMember, a.member_id) is None
     scene.settle(a, b)
     assert (a.epoch, a.assigned, b.assigned) == (3, {"t": [0]}, {"t": [1]})
-    not_held = "the member's reconciliation is not held"
+    not_held = "the member is not held"
     assert scene.command(ReleaseMember, a.member_id) == not_held
 
 
@@ -178,7 +178,7 @@ def test_a_held_member_that_goes_is_held_no_more() -> None:
     a, _ = scene.settled("A", "B")
     scene.command(HoldMember, a.member_id)
     a.leave()
-    assert scene.lasting.unreconciled == {}
+    assert scene.lasting.held_members == {}
 
 
 def test_members_of_classic_groups_have_no_epochs() -> None:
