@@ -388,18 +388,16 @@ class ConsumerGroup(Group):
 
     def partitions_of(self, member_id: str) -> AbstractSet[tuple[str, int]]:
         """The (topic, partition) that a member may read."""
-        return self.named(self.members[member_id].assigned)
+        return self.named(pairs_of(self.members[member_id].assigned))
 
     def target_of(self, member_id: str) -> AbstractSet[tuple[str, int]]:
         """The (topic, partition) of a member in the target assignment."""
-        return self.named(by_topic(self.targets.get(member_id, ())))
+        return self.named(pairs_of(by_topic(self.targets.get(member_id, ()))))
 
-    def named(
-        self, partitions: Mapping[bytes, Iterable[int]]
-    ) -> AbstractSet[tuple[str, int]]:
+    def named(self, partitions: Iterable[tuple[bytes, int]]) -> set[tuple[str, int]]:
         """Returns partitions by topic in place of its id; a deleted topic has none."""
-        found = ((self.topics.with_id(each), ids) for each, ids in partitions.items())
-        return {(t.name, p) for t, ids in found if t is not None for p in ids}
+        found = ((self.topics.with_id(topic), each) for topic, each in partitions)
+        return {(image.name, each) for image, each in found if image is not None}
 
     def has_partitions(self, member_id: str) -> bool:
         """Returns whether a member has its partitions of the target assignment."""
@@ -590,6 +588,13 @@ def find(groups: Mapping[str, Group], group_id: str) -> ConsumerGroup | None:
     """Returns a group, if it is of the consumer protocol."""
     group = groups.get(group_id)
     return group if type(group) is ConsumerGroup else None
+
+
+def pairs_of(
+    partitions: Mapping[bytes, Iterable[int]],
+) -> Iterator[tuple[bytes, int]]:
+    """Yields partitions as pairs."""
+    return ((topic, each) for topic, ids in partitions.items() for each in ids)
 
 
 def by_topic(rows: TopicPartitions) -> Partitions:

@@ -16,11 +16,15 @@ Some state is kept only for notices: a group's `started`, `computed` and `listed
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from kohort.broker.coordinator.consumer import configs, sessions
 from kohort.broker.coordinator.consumer.cause import Cause, Refusal
-from kohort.broker.coordinator.consumer.group import ConsumerGroup, by_topic
+from kohort.broker.coordinator.consumer.group import (
+    ConsumerGroup,
+    by_topic,
+    pairs_of,
+)
 from kohort.broker.coordinator.consumer.member import Member
 from kohort.broker.coordinator.events import ConsumerHeartbeat, Heartbeat, Join
 from kohort.broker.coordinator.group import Group
@@ -232,7 +236,7 @@ def reconciled(turn: Turn, group: ConsumerGroup, member: Member, before: Held) -
         group.owners.get(topic_id, {}).get(partition) for topic_id, partition in awaited
     }
     holders -= {None, member.member_id}
-    revoking = [(topic, each) for topic, ids in member.revoking.items() for each in ids]
+    revoking = [*pairs_of(member.revoking)]
     if before != after:
         _changed(turn, group, member, before, after, "assigned")
     add(
@@ -244,8 +248,8 @@ def reconciled(turn: Turn, group: ConsumerGroup, member: Member, before: Held) -
         cause=member.state.name.lower(),
         member_epoch=member.epoch,
         target_epoch=group.assignment_epoch,
-        revoking=_named(group, revoking),
-        awaited=_named(group, awaited),
+        revoking=group.named(revoking),
+        awaited=group.named(awaited),
         holders=sorted(each for each in holders if each is not None),
     )
 
@@ -274,17 +278,9 @@ def _changed(
             member.identity,
             len(before) + len(after),
             cause=cause,
-            before=_named(group, before),
-            after=_named(group, after),
+            before=group.named(before),
+            after=group.named(after),
         )
-
-
-def _named(
-    group: ConsumerGroup, partitions: Iterable[tuple[bytes, int]]
-) -> frozenset[tuple[str, int]]:
-    """Returns partitions by topic; a deleted topic has none."""
-    found = [(group.topics.with_id(topic_id), each) for topic_id, each in partitions]
-    return frozenset((image.name, each) for image, each in found if image is not None)
 
 
 def group_loaded(turn: Turn, group: ConsumerGroup) -> None:
