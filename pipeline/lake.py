@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 BUILDS: Final = "builds"
 CURRENT: Final = "current.json"
 LOCKS: Final = "locks"
+REMOVALS: Final = 20
+"""Attempts to remove a folder: tasks that were cancelled write for a moment more."""
+REMOVAL_S: Final = 0.1
+"""Pause between two attempts."""
 
 _MARKS: Final = "*?{}[]" if os.name == "nt" else "*?{}[]\\"
 """Characters of patterns; a backslash is one too, except on Windows."""
@@ -131,10 +135,15 @@ class Lake:
 
     def remove(self, path: str) -> None:
         """Removes a folder; elsewhere the engine leaves an empty table of it."""
-        if self.is_local:
-            shutil.rmtree(self._local(path), ignore_errors=True)
-        else:
+        if not self.is_local:
             self.spark.range(0).write.mode("overwrite").parquet(self.uri(path))
+            return
+        folder = self._local(path)
+        for _ in range(REMOVALS):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                return
+            time.sleep(REMOVAL_S)
 
     def names(self, path: str) -> list[str]:
         """Sorted names in a folder of this machine; empty without one, or elsewhere."""

@@ -62,11 +62,15 @@ def refused(path: Path, node_id: int = NODE) -> str:
 def no_file_above(size: int) -> Iterator[None]:
     """Within it, a write beyond this size of a file fails, as on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    writes_none = sys.dont_write_bytecode
+    # A module that is loaded here for the first time would be compiled in part.
+    sys.dont_write_bytecode = True
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        sys.dont_write_bytecode = writes_none
 
 
 def test_a_new_directory(tmp_path: Path) -> None:
