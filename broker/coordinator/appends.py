@@ -15,7 +15,7 @@ from collections.abc import Container, Iterator, Sequence
 
 from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
 from kohort.broker.coordinator.effects import ConsumerRecord
-from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.group import Group, Work
 from kohort.broker.runtime.appends import Appends, Waiting
 from kohort.protocol.slotted import slotted
 
@@ -36,6 +36,7 @@ class GroupChange:
         was_deleted: the group no longer exists.
         was_replaced: the same, because it has changed its protocol.
         undo: the records that take its other records back, in the order of these.
+        work: the step that made most of the records; empty if they are few.
     """
 
     group: Group
@@ -47,6 +48,7 @@ class GroupChange:
     was_deleted: bool = False
     was_replaced: bool = False
     undo: Sequence[ConsumerRecord] = ()
+    work: Work = ()
 
 
 @slotted

@@ -302,6 +302,8 @@ class Coordinator(Machine[Group, Turn, Loading]):
     ) -> None:
         for change in reversed(changed.changes):
             undo.take_back(groups, change)
+            if change.work:
+                change.group.note_refused(change.work, turn.now)
             room = self._rooms[change.group.type]
             room.undone(turn, change.group, change, error)
 

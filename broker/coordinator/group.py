@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from kohort.broker.coordinator.committed import (
     CommittedOffsets,
@@ -24,6 +24,11 @@ from kohort.broker.coordinator.events import (
 from kohort.broker.coordinator.state import GroupState
 from kohort.broker.notice import Client, Who
 from kohort.broker.runtime.events import TimerKey
+
+Work = tuple[str, ...]
+"""A step of a group that writes many records, such as ``("target",)``."""
+RETRY_S: Final = 10
+"""Seconds after which a step is tried again whose records the log refused."""
 
 Pending = dict[OffsetKey, dict[int, OffsetEntry | None]]
 """By (topic, partition), the pending offset of each producer id, in the order of the
@@ -78,9 +83,10 @@ class Group(ABC):
         committed: see `offsets`.
         expire_ms: the expiry of an offset, if its commit set one.
         pending: offsets of open transactions; see `kohort.broker.coordinator.pending`.
+        refused: steps whose records the log refused, with the generation and the time.
     """
 
-    __slots__ = ("committed", "expire_ms", "group_id", "pending")
+    __slots__ = ("committed", "expire_ms", "group_id", "pending", "refused")
 
     type: ClassVar[str]
     generation_id: int
@@ -96,6 +102,7 @@ class Group(ABC):
         self.committed = CommittedOffsets()
         self.expire_ms: dict[OffsetKey, int] = {}
         self.pending: Pending = {}
+        self.refused: dict[Work, tuple[int, float]] = {}
 
     @property
     def offsets(self) -> dict[OffsetKey, OffsetEntry]:
@@ -149,6 +156,26 @@ class Group(ABC):
     def take_back(self, undone: Iterable[ConsumerRecord]) -> None:
         """Takes changes back: the log refused their records."""
         assert not [*undone]
+
+    def note_refused(self, work: Work, now: float) -> None:
+        """Notes that the log has refused the records of a step: they are too large."""
+        self.refused = {
+            each: found
+            for each, found in self.refused.items()
+            if now < found[1] + RETRY_S
+        }
+        self.refused[work] = self.generation_id, now
+
+    def is_refused(self, work: Work, generation_id: int, now: float) -> bool:
+        """Returns whether the log would refuse the records of a step again.
+
+        It is not computed anew for each request: after `RETRY_S`, or in another
+        generation, it may have fewer records.
+        """
+        found = self.refused.get(work)
+        return (
+            found is not None and found[0] == generation_id and now < found[1] + RETRY_S
+        )
 
     # -- offsets
 

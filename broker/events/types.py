@@ -270,6 +270,7 @@ class MemberRefused(Common):
         "inconsistent",
         "unknown",
         "unsupported",
+        "too_large",
         "invalid",
     ]
     error: str

@@ -46,6 +46,7 @@ from kohort.broker.notice import Client, Notice
 from kohort.broker.runtime.effects import Append, Arm, Disarm, Reply
 from kohort.broker.runtime.events import Appended, AppendFailed, Expired, TimerKey
 from kohort.broker.runtime.timers import Timers
+from kohort.broker.shards.group_records import Encoder
 from kohort.protocol.errors import ErrorCode
 
 R = TypeVar("R")
@@ -55,6 +56,8 @@ SIMPLE = Client("simple", HOST)
 """A consumer that is not a member."""
 START = 1_700_000_000.0
 """Start of every scene, seconds since the epoch."""
+MOST_BYTES = 1_048_588
+"""``max.message.bytes`` of the log, by default. No scene reaches it."""
 MOST_AT_ONCE = 1_000
 """Timers that may fire without any time passing."""
 
@@ -125,6 +128,8 @@ class Driver:
         # True while appends wait for `flush` or `refuse`; and those appends.
         self.is_holding = False
         self.held: list[Append] = []
+        # Bytes of the largest batch that the log accepts.
+        self.largest = MOST_BYTES
         self.records: list[Record] = []
         self.notices: list[Notice] = []
         self._noticed_at: list[float] = []
@@ -281,6 +286,7 @@ class Driver:
 
     def _perform(self, effects: list[Effect]) -> None:
         is_replying, written = False, None
+        refused: list[AppendFailed] = []
         for effect in effects:
             is_reply = isinstance(effect, Reply | Replies)
             assert is_reply or not is_replying, "replies come last"
@@ -288,8 +294,11 @@ class Driver:
                 is_replying = True
                 self._answer(effect)
             elif isinstance(effect, Append):
+                size = self._size(effect)
                 if self._holds(effect):
                     self.held.append(effect)
+                elif size > self.largest:
+                    refused.append(self._too_large(effect, size))
                 else:
                     self.records += effect.records
                     written = effect.append_id
@@ -301,6 +310,8 @@ class Driver:
                 if effect.fields.get("cause") == "group_over_max_size":
                     kind = effect.kind
                     assert kind == "rebalance_started" or self._is_lowered, "let in"
+        for failed in refused:
+            self._perform(self.coordinator.handle(failed, self.now))
         if written is not None:
             self._perform(self.coordinator.handle(Appended(written), self.now))
         elif self.held:
@@ -318,6 +329,16 @@ class Driver:
     def _holds(self, append: Append) -> bool:
         """Returns whether an append waits for `flush` or `refuse`."""
         return self.is_holding
+
+    def _size(self, append: Append) -> int:
+        """The bytes of an append that has to fit into one batch, if that matters."""
+        if self.largest == MOST_BYTES or not append.is_atomic:
+            return 0
+        return len(Encoder().encode(append.records, int(self.now * 1000)))
+
+    def _too_large(self, append: Append, size: int) -> AppendFailed:
+        error = ErrorCode.MESSAGE_TOO_LARGE
+        return AppendFailed(append.append_id, error, size, self.largest)
 
     def _perform_silently(self, effect: Forget | Arm | Disarm) -> None:
         if isinstance(effect, Forget):
@@ -341,7 +362,7 @@ class Driver:
 
     def refuse(self) -> None:
         """Refuses the last held append: it is too large."""
-        failed = AppendFailed(self.held.pop().append_id, 10, 1_048_589, 1_048_588)
+        failed = self._too_large(self.held.pop(), self.largest + 1)
         self._perform(self.coordinator.handle(failed, self.now))
 
     def _check(self) -> None:

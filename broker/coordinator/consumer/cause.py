@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kohort.broker.notice import Who
+from kohort.protocol.errors import ErrorCode
 
 
 class Cause(NamedTuple):
@@ -26,3 +27,9 @@ class Refusal(NamedTuple):
 
     code: int
     message: str | None
+    cause: str | None = None
+    """A word for the notice; None if the code has one."""
+
+
+TOO_LARGE: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None, "too_large")
+"""The error of an append that the log refuses."""

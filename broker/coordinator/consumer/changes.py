@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from kohort.broker.coordinator.appends import Changed, GroupChange
 from kohort.broker.coordinator.consumer import notices
-from kohort.broker.coordinator.consumer.cause import Cause
+from kohort.broker.coordinator.consumer.cause import TOO_LARGE, Cause, Refusal
 from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.member import Member
 from kohort.broker.coordinator.conversion import replace
@@ -21,7 +21,7 @@ from kohort.broker.coordinator.effects import (
     TargetMemberRecord,
     Written,
 )
-from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.group import Group, Work
 from kohort.broker.coordinator.notices import group_state
 from kohort.broker.coordinator.room import Groups
 from kohort.broker.coordinator.turn import Turn
@@ -38,6 +38,7 @@ class Change:
         group: the group.
         has_new_epoch: whether this change has bumped the group epoch.
         most_members: the largest number of members that the group had before.
+        work: the step that makes most of its records; empty if they are few.
     """
 
     __slots__ = (
@@ -52,6 +53,7 @@ class Change:
         "has_new_epoch",
         "most_members",
         "turn",
+        "work",
     )
 
     def __init__(
@@ -75,6 +77,7 @@ class Change:
         self.group = group
         self.has_new_epoch = False
         self.most_members = group.most_members
+        self.work: Work = ()
         self._then = then
         self._groups = groups
         self._old = old
@@ -88,6 +91,19 @@ class Change:
         self._undo.append(self.group.replay(record))
         self._records.append(record)
 
+    def begin(self, work: Work) -> Refusal | None:
+        """Begins a step with many records.
+
+        Returns:
+            The error of its append, if the log has refused these records before.
+        """
+        group = self.group
+        before = group.generation_id - self.has_new_epoch
+        if group.is_refused(work, before, self.turn.now):
+            return TOO_LARGE
+        self.work = self.work or work
+        return None
+
     def go_on(self) -> None:
         """Takes the group as it is now for the one that changes: it was upgraded."""
         self._state = self.group.state
@@ -98,6 +114,7 @@ class Change:
         """Takes all records back, and the notices of this change."""
         for record in reversed(self._undo):
             self.group.replay(record)
+        self.group.is_stale |= self.has_new_epoch
         del self.turn.notices[self._noticed :]
 
     def end(self) -> None:
@@ -107,11 +124,13 @@ class Change:
         turn, group = self.turn, self.group
         is_new = self._groups.get(group.group_id) is not group
         records: list[Written] = [*self._records]
-        changes = [GroupChange(group, undo=self._undo, was_made=is_new)]
+        changes = [
+            GroupChange(group, undo=self._undo, was_made=is_new, work=self.work)
+        ]
         if self._old is not None:
             first, replaced = replace(turn, self._old, group)
             records = [*first, *records]
-            changes.insert(0, replaced)
+            changes.insert(0, slotted_replace(replaced, work=self.work))
         self._groups[group.group_id] = group
         if self.has_new_epoch:
             begun = turn.lasting.rebalances

@@ -71,7 +71,7 @@ def heartbeat(
     group = groups.get(event.group_id)
     if isinstance(answer, Refusal):
         notices.refused(turn, group, event, answer)
-        turn.reply(event.token, ConsumerHeartbeatResult(*answer))
+        turn.reply(event.token, ConsumerHeartbeatResult(answer.code, answer.message))
     else:
         turn.reply_after_appends(event.token, answer)
     if is_noticed:
@@ -327,6 +327,9 @@ def advance(
     """
     turn, group = change.turn, change.group
     if target.is_due(turn, group):
+        refusal = change.begin(("target",))
+        if refusal is not None:
+            return refusal
         old = None if before.replaced is None else before.replaced.member_id
         target.compute(change, member_id, is_new=before.is_new, replaced=old)
     member = group.members[member_id]

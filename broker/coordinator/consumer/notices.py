@@ -107,7 +107,8 @@ def refused(
     kind = "member_fenced"
     if error not in _FENCED:
         kind = "member_refused"
-        fields |= {"cause": _CAUSES.get(error, "invalid"), "reason": refusal.message}
+        cause = refusal.cause or _CAUSES.get(error, "invalid")
+        fields |= {"cause": cause, "reason": refusal.message}
     turn.notices.append(Notice(kind, event.group_id, generation, who, fields))
 
 

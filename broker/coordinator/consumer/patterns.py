@@ -27,6 +27,7 @@ from kohort.protocol.errors import ErrorCode
 
 _PAUSE_MS: Final = 10_000
 """The shortest time between two resolutions; a constant in Kafka, too."""
+_WORK: Final = ("patterns",)
 _BREATH_S: Final = 0.001
 """Time between two pieces: timers that are due already may fire in one turn."""
 
@@ -61,6 +62,8 @@ def schedule(turn: Turn, group: ConsumerGroup, last_ms: float, *, is_new: bool) 
     now_ms = int(turn.now * 1000)
     if now_ms <= last_ms + _PAUSE_MS:
         return
+    if group.is_refused(_WORK, group.generation_id, turn.now):
+        return
     interval_ms = turn.settings.consumer_regex_refresh_interval_ms
     if (
         is_new
@@ -88,8 +91,8 @@ def resolve_due(turn: Turn, group: ConsumerGroup, _: TimerKey) -> None:
     group.resolves_at = group.resolution = None
     if resolution.is_too_large:
         # Members may change their patterns, and topics may be deleted.
-        group.resolves_at = turn.now + _PAUSE_MS / 1000
-        turn.arm(("regex", group.group_id), group.resolves_at)
+        group.has_stale_patterns = True
+        group.note_refused(_WORK, turn.now)
         return
     _write(turn, group, resolution.found, version)
 
@@ -102,6 +105,7 @@ def _write(
         return
     groups: Groups = {group.group_id: group}
     change = Change(turn, groups, group)
+    change.work = _WORK
     now_ms = int(turn.now * 1000)
     has_changed = False
     for pattern, names in found.items():

@@ -59,6 +59,9 @@ def reconcile(
     turn, group = change.turn, change.group
     if not has_other_topics and member.is_reconciled(group.assignment_epoch):
         return None
+    refusal = change.begin(("step", member.member_id))
+    if refusal is not None:
+        return refusal
     step = _Step(group, member, owned)
     is_held = group.state is RECONCILING and turn.is_held(group)
     if is_held or turn.lasting.is_member_held(group.group_id, member.member_id):

@@ -11,7 +11,7 @@ from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.classic.member import NEVER
 from kohort.broker.coordinator.classic.member import Member as ClassicMember
 from kohort.broker.coordinator.consumer import sessions
-from kohort.broker.coordinator.consumer.cause import Refusal
+from kohort.broker.coordinator.consumer.cause import TOO_LARGE, Refusal
 from kohort.broker.coordinator.consumer.changes import Change
 from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.member import MemberState
@@ -42,7 +42,7 @@ Message = TypeVar("Message")
 
 _POLICIES = ("upgrade", "bidirectional")
 _AGAIN = ErrorCode.REBALANCE_IN_PROGRESS
-
+_WORK = ("upgrade",)
 
 _UNEXPECTED = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
@@ -84,6 +84,8 @@ def upgrade(
     if why is not None:
         return _refusal(old, f"because {why}.")
     _answer_waiting(turn, old)
+    if old.is_refused(_WORK, old.generation_id, turn.now):
+        return TOO_LARGE
     if old.protocol_name is None:
         # As in Kafka, which does not expect it: there has not been a generation.
         return _UNEXPECTED
@@ -103,6 +105,7 @@ def upgrade(
             " upgrade.",
         )
     change = Change(turn, groups, new, old, partial(_take_over, turn, old, new))
+    change.work = _WORK
     _put(change, members, old.generation_id)
     new.previous_state, new.listed = old.state, (*order,)
     change.go_on()

@@ -55,6 +55,8 @@ KINDS: tuple[Kind, ...] = (
             "unsupported": "it is for a share group (KIP-932) or a streams group"
             " (KIP-1071), which kohort does not have, or for a consumer group (KIP-848)"
             " where they are disabled",
+            "too_large": "the log refuses the records that the group needs for it; see"
+            " `append_failed`",
             "invalid": "the request is invalid: the error says why",
         },
     ),

@@ -62,7 +62,7 @@ KINDS: tuple[Kind, ...] = (
             always("max_bytes", "long", "maximum size of a batch"),
         ),
         {
-            "group": "the group's record: subscriptions and assignments of all members",
+            "group": "records of the group: subscriptions and assignments of its members",
             "offsets": "committed or deleted offsets",
         },
     ),

@@ -118,12 +118,70 @@ def test_a_refused_change_is_undone(refused: str) -> None:
     assert pending.result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert sorted(map(repr, scene.group.records())) == sorted(before)
     scene.is_holding = False
+    scene.sleep(10_000)
     if refused == "join":
         b.join()
     scene.settle(a, b)
     assert (a.assigned, b.assigned) == ({"t": [0]}, {"t": [1]})
     scene.sleep(45_000)
     assert not scene.group.members, "their sessions run"
+
+
+def test_a_target_that_the_log_refuses_is_not_computed_again() -> None:
+    """As in Kafka, each heartbeat fails that needs it; the log is asked once in 10 s."""
+    scene = Scene()
+    scene.topic("t", 200)
+    (a,) = scene.settled("A")
+    scene.largest = 1_000
+    scene.grow("t", 400)
+    before = [*map(repr, scene.group.records())]
+    for _ in range(20):
+        beat = a.beat()
+        assert beat.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert beat.error_message is None
+        scene.sleep(500)
+    assert scene.kinds().count("append_failed") == 1
+    assert [*map(repr, scene.group.records())] == before
+    assert a.beat().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert scene.kinds().count("append_failed") == 2
+    scene.largest = 10_000
+    scene.sleep(10_000)
+    scene.settle(a)
+    assert a.assigned == {"t": [*range(400)]}
+
+
+def test_another_epoch_may_have_a_smaller_target() -> None:
+    """A member leaves, and the next heartbeat computes the target of the others."""
+    scene = Scene()
+    scene.topic("t", 100)
+    a, b, c = scene.settled("A", "B", "C")
+    scene.largest = 1_500
+    d = scene.consumer("D", *(f"unknown-topic-{each}" for each in range(100)))
+    refused = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert d.join().error_code == refused
+    assert scene.consumer("E", "t").join().error_code == refused, "not computed"
+    assert a.beat().error_code == b.beat().error_code == 0, "nothing is due"
+    c.leave()
+    scene.settle(a, b)
+    assert len(a.assigned["t"]) == len(b.assigned["t"]) == 50
+
+
+def test_a_step_that_the_log_refuses_is_not_taken_again() -> None:
+    """Records of steps are larger than those of targets. Other members go on."""
+    scene = Scene()
+    scene.topic("t", 200)
+    scene.topic("u", 2)
+    a, b = scene.consumer("A", "t"), scene.consumer("B", "u")
+    a.join()
+    b.join()
+    scene.settle(a, b)
+    scene.grow("t", 400)
+    scene.largest = 2_500
+    assert b.settle().error_code == 0, "it computes the target"
+    refused = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert [a.beat().error_code for _ in range(3)] == [refused] * 3
+    assert b.settle().error_code == 0
+    assert scene.kinds().count("append_failed") == 1
 
 
 def test_an_empty_classic_group_becomes_a_consumer_group() -> None:

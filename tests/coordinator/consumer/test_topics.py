@@ -198,7 +198,7 @@ def test_patterns_are_resolved_over_several_turns(
 def test_patterns_that_match_too_much_are_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After 10 s, as often as any pattern: topics may have been deleted."""
+    """By a heartbeat after 10 s: topics may have been deleted."""
     scene = Scene()
     scene.topic("t1", 1)
     scene.topic("t2", 1)
@@ -208,6 +208,28 @@ def test_patterns_that_match_too_much_are_tried_again(
     assert (scene.group.state, scene.group.patterns) == ("Stable", {})
     scene.drop("t2")
     scene.sleep(9_999)
+    a.beat()
     assert not scene.group.patterns
     scene.sleep(1)
+    a.beat()
     assert scene.group.patterns["t."].topics == {"t1"}
+
+
+def test_patterns_that_the_log_refuses_are_not_matched_again() -> None:
+    """The log is asked once in 10 s; members go on with the topics that they have."""
+    scene = Scene()
+    scene.topic("t1", 1)
+    a = scene.consumer("A", regex="t.*")
+    a.join()
+    scene.settle(a)
+    scene.largest = 300
+    for number in range(40):
+        scene.topic(f"tick-{number}", 1)
+    scene.sleep(10_001)
+    for _ in range(20):
+        assert a.beat().error_code == 0
+        scene.sleep(1_000)
+    assert scene.kinds().count("append_failed") == 2
+    scene.largest = 3_000
+    scene.settle(a)
+    assert len(a.assigned) == 41

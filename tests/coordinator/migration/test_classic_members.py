@@ -256,4 +256,5 @@ def test_the_log_refuses_a_join() -> None:
     scene.refuse()
     assert pending.result.error_code
     assert a.member_id not in scene.group.members
+    scene.sleep(10_000)
     assert a.join().result.error_code == 0

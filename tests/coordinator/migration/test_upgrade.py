@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.member import subscribed
+from tests.coordinator.member import dealt, subscribed
 from tests.coordinator.migration.context import Mixed, partitions
 
 from kohort.broker.coordinator.effects import (
@@ -226,6 +226,34 @@ def test_the_log_refuses_the_upgrade() -> None:
     assert a.heartbeat() == 0
     scene.sleep(10_000)
     assert scene.state() == "Empty"
+
+
+def test_an_upgrade_that_is_too_large_is_not_made_again() -> None:
+    """As in Kafka: all its records have to fit into one batch, and each join fails.
+
+    The classic group goes on. A member that leaves may make it small enough.
+    """
+    scene = Mixed(20)
+    shares = {f"M{each}": [each] for each in range(20)}
+    members = scene.classic_group(shares)
+    scene.largest = 3_000
+    c = scene.consumer("C", "t")
+    for _ in range(4):
+        assert c.join().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert {each.heartbeat() for each in members} == {0}
+        scene.sleep(3_000)
+    assert scene.kinds().count("append_failed") == 1
+    assert c.join().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert scene.kinds().count("append_failed") == 2
+    failed = scene.event("append_failed")
+    assert failed["size_bytes"] > failed["max_bytes"] == 3_000
+    assert scene.event("member_refused")["cause"] == "too_large"
+    for each in members[1:]:
+        each.leave()
+    members[0].join()
+    scene.sleep(0)
+    members[0].sync([(members[0].member_id, dealt(*range(20)))])
+    assert c.join().error_code == 0
 
 
 def test_the_group_is_loaded_as_a_consumer_group() -> None:
