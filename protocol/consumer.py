@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from kohort.protocol.fields import Bytes, Int32, String, V
-from kohort.protocol.messages import WireError, codec
+from kohort.protocol.messages import CutError, WireError, codec
 from kohort.protocol.slotted import slotted
 
 PROTOCOL_TYPE = "consumer"
@@ -61,12 +61,18 @@ class CooperativeStickyUserData:
     generation: Int32 = -1
 
 
-def _decode(cls: type, data: bytes) -> object:
+def version_of(data: bytes) -> int | None:
+    """The version of a subscription or an assignment; None if it is malformed."""
     if len(data) < 2:
-        raise WireError("no version")
+        return None
     (version,) = struct.unpack_from(">h", data)
-    if version < 0:
-        raise WireError(f"version {version}")
+    return None if version < 0 else int(version)
+
+
+def _decode(cls: type, data: bytes) -> object:
+    version = version_of(data)
+    if version is None:
+        raise CutError("no version")
     # Newer versions only append fields.
     known = codec(cls, min(version, NEWEST), flexible=False)
     message, _ = known.decode(data, 2, len(data))
@@ -77,7 +83,7 @@ def decode_subscription(data: bytes) -> Subscription:
     """The subscription in JoinGroup metadata.
 
     Raises:
-        WireError: the bytes are malformed.
+        WireError: the bytes are malformed; a `CutError` is a SchemaException in Kafka.
     """
     message = _decode(Subscription, data)
     assert isinstance(message, Subscription)
@@ -88,7 +94,7 @@ def decode_assignment(data: bytes) -> Assignment:
     """The assignment that SyncGroup hands out.
 
     Raises:
-        WireError: the bytes are malformed.
+        WireError: see `decode_subscription`.
     """
     message = _decode(Assignment, data)
     assert isinstance(message, Assignment)

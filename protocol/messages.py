@@ -37,6 +37,10 @@ class WireError(ValueError):
     """Malformed bytes: too short, or an impossible length."""
 
 
+class CutError(WireError):
+    """The bytes end where a number should be: a `BufferUnderflowException` in Java."""
+
+
 class Codec:
     """The generated functions for one class in one version.
 
@@ -79,6 +83,8 @@ class Codec:
         """
         try:
             message, position = self.decode_unchecked(buffer, position, end)
+        except struct.error as error:
+            raise CutError(str(error)) from None
         except MALFORMED as error:
             raise WireError(str(error) or type(error).__name__) from None
         if position > end:

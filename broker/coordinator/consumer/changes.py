@@ -124,9 +124,7 @@ class Change:
         turn, group = self.turn, self.group
         is_new = self._groups.get(group.group_id) is not group
         records: list[Written] = [*self._records]
-        changes = [
-            GroupChange(group, undo=self._undo, was_made=is_new, work=self.work)
-        ]
+        changes = [GroupChange(group, undo=self._undo, was_made=is_new, work=self.work)]
         if self._old is not None:
             first, replaced = replace(turn, self._old, group)
             records = [*first, *records]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kohort.broker.coordinator.consumer.assignors.partitions import unchanged
 from kohort.broker.coordinator.topics import TopicsImage
-from kohort.protocol.consumer import NEWEST, Assignment, TopicPartitions, encode
+from kohort.protocol.consumer import (
+    NEWEST,
+    Assignment,
+    TopicPartitions,
+    encode,
+    version_of,
+)
 
 
 def by_id(
@@ -30,12 +35,12 @@ def encoded(
     Args:
         partitions: by topic id; topics that do not exist are left out.
         topics: the cluster's topics.
-        metadata: that of the member's protocol, whose version the bytes get.
+        metadata: that of the member's protocol, whose version the bytes get. Kafka
+            leaves a member without an answer if it has none.
     """
     rows = []
     for topic_id, numbers in unchanged(partitions).items():
         image = topics.with_id(topic_id)
         if image is not None:
             rows.append(TopicPartitions(image.name, numbers))
-    (version,) = struct.unpack_from(">h", metadata)
-    return encode(Assignment(rows), min(version, NEWEST))
+    return encode(Assignment(rows), min(version_of(metadata) or 0, NEWEST))

@@ -36,7 +36,7 @@ from kohort.protocol.consumer import (
     decode_subscription,
 )
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import WireError
+from kohort.protocol.messages import CutError, WireError
 
 Message = TypeVar("Message")
 
@@ -50,13 +50,13 @@ _UNEXPECTED = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 class _MalformedError(Exception):
     """A member's subscription or assignment cannot be read.
 
-    Kafka expects that of bytes without a version or a first length; other errors are
-    unexpected and have no message.
+    Kafka expects bytes that end too early; other errors are unexpected, and have no
+    message.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, *, is_expected: bool) -> None:
         super().__init__()
-        self.is_expected = len(data) < 6 or data[0] > 0x7F
+        self.is_expected = is_expected
 
 
 class _CustomAssignorError(Exception):
@@ -175,8 +175,9 @@ class _Upgraded:
 def _read(decode: Callable[[bytes], Message], data: bytes) -> Message:
     try:
         return decode(data)
-    except WireError:
-        raise _MalformedError(data) from None
+    except WireError as error:
+        is_expected = isinstance(error, CutError)
+        raise _MalformedError(is_expected=is_expected) from None
 
 
 def _put(change: Change, members: dict[str, _Upgraded], epoch: int) -> None:

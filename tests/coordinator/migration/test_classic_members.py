@@ -106,9 +106,12 @@ def test_requests_are_checked() -> None:
         ),
         ({"session_ms": 1}, ErrorCode.INVALID_SESSION_TIMEOUT),
         ({"instance": "i", "member_id": "made-up"}, ErrorCode.UNKNOWN_MEMBER_ID),
-        (
-            {"protocols": [("range", b"")], "member_id": "made-up"},
-            ErrorCode.UNKNOWN_SERVER_ERROR,
+        *(
+            (
+                {"protocols": [("range", malformed)], "member_id": "made-up"},
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+            )
+            for malformed in (b"", b"\x00\x03", b"\xff\xff", b"opaque bytes")
         ),
     ],
 )

@@ -14,7 +14,7 @@ from kohort.broker.coordinator.effects import (
     TargetAssignmentRecord,
     TargetMemberRecord,
 )
-from kohort.protocol.consumer import Assignment, TopicPartitions, encode
+from kohort.protocol.consumer import Assignment, Subscription, TopicPartitions, encode
 from kohort.protocol.errors import ErrorCode
 
 
@@ -198,6 +198,55 @@ def test_assignments_that_cannot_be_taken_over(
     else:
         assert (refused.error_message or "").endswith(why)
     assert a.heartbeat() == 0
+
+
+NONE = encode(Subscription())
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code"),
+    [
+        (b"", ErrorCode.GROUP_ID_NOT_FOUND),
+        (b"\xff\xff" + NONE[2:], ErrorCode.GROUP_ID_NOT_FOUND),
+        (NONE[:2], ErrorCode.GROUP_ID_NOT_FOUND),
+        # Some clients write a version, and not all of its fields.
+        (NONE[:10], ErrorCode.GROUP_ID_NOT_FOUND),
+        (b"opaque bytes", ErrorCode.UNKNOWN_SERVER_ERROR),
+        (NONE[:2] + b"\xff\xff\xff\xff", ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_subscription_that_cannot_be_read(metadata: bytes, code: int) -> None:
+    """Kafka expects bytes that end too early. The classic group goes on."""
+    scene = Mixed()
+    (a,) = scene.classic_group({"A": [0, 1]}, protocols=[("range", metadata)])
+    refused = scene.consumer("C", "t").join()
+    assert refused.error_code == code
+    if code == ErrorCode.GROUP_ID_NOT_FOUND:
+        assert refused.error_message == (
+            "Cannot upgrade classic group g to consumer group because the embedded"
+            " consumer protocol is malformed."
+        )
+    else:
+        assert refused.error_message is None
+    assert a.heartbeat() == 0
+    assert scene.state() == "Stable"
+
+
+def test_a_protocol_without_a_version_gets_assignments_of_version_0() -> None:
+    """The classic group used another one, so it is read by SyncGroup first."""
+    scene = Mixed()
+    known = subscribed("t", protocol="roundrobin")
+    a = scene.classic("A", protocols=[("range", b""), *known])
+    b = scene.classic("B", protocols=known, instance="i")
+    scene.form([a, b], sync=False)
+    b.sync()
+    a.sync([(a.member_id, dealt(0)), (b.member_id, dealt(1))])
+    c = scene.consumer("C", "t", instance="i")
+    c.join()
+    assert a.sync().result.assignment == dealt(0)
+    c.leave()
+    (member,) = scene.describe().members
+    assert member.assignment == dealt(0)
 
 
 def test_a_group_without_a_generation_cannot_be_upgraded() -> None:
