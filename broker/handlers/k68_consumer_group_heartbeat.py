@@ -7,6 +7,7 @@ from typing import Final
 from kohort.broker.coordinator.effects import ConsumerHeartbeatResult
 from kohort.broker.coordinator.events import ConsumerHeartbeat
 from kohort.broker.handlers.newer_groups import refuse
+from kohort.broker.long_work import Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k68_consumer_group_heartbeat import (
     Assignment,
@@ -22,12 +23,16 @@ _DISABLED: Final = (
 
 
 def event(request: Request) -> ConsumerHeartbeat | None:
-    """The event of a heartbeat; None if consumer groups are disabled.
+    """The event of a heartbeat that a member repeats, see `Connection`.
 
-    A member repeats the same heartbeat, see `Connection`.
+    None if consumer groups are disabled, or with a pattern.
     """
-    if not request.node.cluster.has_consumer_groups:
-        return None
+    message: ConsumerGroupHeartbeatRequest = request.message
+    is_enabled = request.node.cluster.has_consumer_groups
+    return None if message.subscribed_topic_regex or not is_enabled else _event(request)
+
+
+def _event(request: Request) -> ConsumerHeartbeat:
     message: ConsumerGroupHeartbeatRequest = request.message
     owned = message.topic_partitions
     return ConsumerHeartbeat(
@@ -47,15 +52,29 @@ def event(request: Request) -> ConsumerHeartbeat | None:
     )
 
 
-def handle(request: Request) -> None:
+def handle(request: Request) -> Work | None:
     """Passes the heartbeat to the group's coordinator."""
-    wanted = event(request)
-    if wanted is None:
+    message: ConsumerGroupHeartbeatRequest = request.message
+    if not request.node.cluster.has_consumer_groups:
         refuse(request, _DISABLED)
+    elif message.subscribed_topic_regex:
+        return _in_own_turn(request)
     else:
-        connection = request.client.connection or 0
-        request.node.note_member(connection, wanted.group_id, wanted.member_id)
-        request.node.submit_group_event(wanted)
+        _submit(request)
+    return None
+
+
+def _in_own_turn(request: Request) -> Work:
+    """Handles a heartbeat with a pattern: compiling that may take 2 ms."""
+    yield
+    _submit(request)
+
+
+def _submit(request: Request) -> None:
+    wanted = _event(request)
+    connection = request.client.connection or 0
+    request.node.note_member(connection, wanted.group_id, wanted.member_id)
+    request.node.submit_group_event(wanted)
 
 
 def respond(request: Request, result: ConsumerHeartbeatResult) -> None:

@@ -46,6 +46,9 @@ from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kohort.protocol.apis.k68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+)
 from kohort.protocol.fields import Buffer
 from kohort.protocol.framing import LONG_FRAME
 from kohort.protocol.registry import BY_NAME
@@ -268,6 +271,24 @@ async def test_pipelined_requests_let_others_in_between() -> None:
         while wire.answers() < 1000:
             now = wire.answers()
             assert now - before <= 2 * TURN // FRAME_COST
+            before = now
+            await asyncio.sleep(0)
+        connection.connection_lost(None)
+
+
+async def test_each_heartbeat_with_a_pattern_has_a_turn_of_its_own() -> None:
+    """Compiling may take milliseconds, also if it fails, and for the same request."""
+    beat = ConsumerGroupHeartbeatRequest(
+        "g", "m", 0, None, None, 1_000, None, "[", None, []
+    )
+    request = frames.request("ConsumerGroupHeartbeat", 1, beat)
+    async with Broker() as broker:
+        connection, wire = wired(broker)
+        before = wire.answers()
+        connection.data_received(request * 20)
+        while before < 20:
+            now = wire.answers()
+            assert now - before <= 1
             before = now
             await asyncio.sleep(0)
         connection.connection_lost(None)
