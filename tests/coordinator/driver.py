@@ -128,8 +128,9 @@ class Driver:
         # True while appends wait for `flush` or `refuse`; and those appends.
         self.is_holding = False
         self.held: list[Append] = []
-        # Bytes of the largest batch that the log accepts.
+        # Bytes of the largest batch that the log accepts; and refused appends.
         self.largest = MOST_BYTES
+        self._refused: list[AppendFailed] = []
         self.records: list[Record] = []
         self.notices: list[Notice] = []
         self._noticed_at: list[float] = []
@@ -285,8 +286,7 @@ class Driver:
         return pending
 
     def _perform(self, effects: list[Effect]) -> None:
-        is_replying, written = False, None
-        refused: list[AppendFailed] = []
+        is_replying, written = False, 0
         for effect in effects:
             is_reply = isinstance(effect, Reply | Replies)
             assert is_reply or not is_replying, "replies come last"
@@ -294,14 +294,7 @@ class Driver:
                 is_replying = True
                 self._answer(effect)
             elif isinstance(effect, Append):
-                size = self._size(effect)
-                if self._holds(effect):
-                    self.held.append(effect)
-                elif size > self.largest:
-                    refused.append(self._too_large(effect, size))
-                else:
-                    self.records += effect.records
-                    written = effect.append_id
+                written = self._append(effect) or written
             elif not isinstance(effect, Notice):
                 self._perform_silently(effect)
             else:
@@ -310,9 +303,10 @@ class Driver:
                 if effect.fields.get("cause") == "group_over_max_size":
                     kind = effect.kind
                     assert kind == "rebalance_started" or self._is_lowered, "let in"
-        for failed in refused:
+        while self._refused:
+            failed = self._refused.pop()
             self._perform(self.coordinator.handle(failed, self.now))
-        if written is not None:
+        if written:
             self._perform(self.coordinator.handle(Appended(written), self.now))
         elif self.held:
             self.invariants.check_generations(self.coordinator)
@@ -325,6 +319,18 @@ class Driver:
             del self.waiting[pending]
             self.answered.append(pending)
             pending.answer(reply.result)
+
+    def _append(self, append: Append) -> int:
+        """Writes an append, holds or refuses it; returns its id if it is written."""
+        if self._holds(append):
+            self.held.append(append)
+            return 0
+        size = self._size(append)
+        if size > self.largest:
+            self._refused.append(self._too_large(append, size))
+            return 0
+        self.records += append.records
+        return append.append_id
 
     def _holds(self, append: Append) -> bool:
         """Returns whether an append waits for `flush` or `refuse`."""

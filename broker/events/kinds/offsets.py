@@ -62,7 +62,7 @@ KINDS: tuple[Kind, ...] = (
             always("max_bytes", "long", "maximum size of a batch"),
         ),
         {
-            "group": "records of the group: subscriptions and assignments of its members",
+            "group": "records of the group: its members with their assignments",
             "offsets": "committed or deleted offsets",
         },
     ),

@@ -128,7 +128,7 @@ def test_a_refused_change_is_undone(refused: str) -> None:
 
 
 def test_a_target_that_the_log_refuses_is_not_computed_again() -> None:
-    """As in Kafka, each heartbeat fails that needs it; the log is asked once in 10 s."""
+    """Each heartbeat that needs it fails, as in Kafka; the log is asked every 10 s."""
     scene = Scene()
     scene.topic("t", 200)
     (a,) = scene.settled("A")

@@ -216,7 +216,7 @@ def test_patterns_that_match_too_much_are_tried_again(
 
 
 def test_patterns_that_the_log_refuses_are_not_matched_again() -> None:
-    """The log is asked once in 10 s; members go on with the topics that they have."""
+    """The log is asked every 10 s; members go on with the topics that they have."""
     scene = Scene()
     scene.topic("t1", 1)
     a = scene.consumer("A", regex="t.*")

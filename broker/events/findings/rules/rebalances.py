@@ -260,9 +260,9 @@ def records_too_large(facts: Facts, _: Names) -> Iterator[Finding]:
             "The subscriptions and assignments of all members of a classic group are "
             "one record, and all records of a heartbeat in a consumer group are one "
             "batch, also if it upgrades a classic group. If that is too large, clients "
-            "get UNKNOWN_SERVER_ERROR and the group keeps rebalancing. Subscribe to fewer "
-            "topics (not with a pattern that matches thousands), use an assignor that "
-            "is not sticky (less user data), split the group, or raise "
+            "get UNKNOWN_SERVER_ERROR and the group keeps rebalancing. Subscribe to "
+            "fewer topics (not with a pattern that matches thousands), use an assignor "
+            "that is not sticky (less user data), split the group, or raise "
             "max.message.bytes of __consumer_offsets. A commit with long metadata or "
             "thousands of partitions is too large: split it into several requests.",
             tuple(
