@@ -78,6 +78,11 @@ def group_state(turn: Turn, group: Group) -> None:
     )
 
 
+def group_converted(turn: Turn, group: Group, who: Who | None, cause: str) -> None:
+    """The group takes the place of one of another protocol."""
+    add(turn, "group_converted", group, who, cause=cause, group_type=group.type)
+
+
 # -- commands
 
 

@@ -381,6 +381,16 @@ class GroupState(Common):
     previous_state: str
 
 
+class GroupConverted(Common):
+    kind: Literal["group_converted"]
+    cause: Literal[
+        "upgraded",
+        "downgraded",
+        "replaced",
+    ]
+    group_type: str
+
+
 class RebalanceStarted(Common):
     kind: Literal["rebalance_started"]
     cause: Literal[
@@ -837,6 +847,7 @@ EventKind: TypeAlias = Literal[
     "leader_chosen",
     "heartbeat",
     "group_state",
+    "group_converted",
     "rebalance_started",
     "window_opened",
     "join_completed",
@@ -884,6 +895,7 @@ Event: TypeAlias = (
     | LeaderChosen
     | Heartbeat
     | GroupState
+    | GroupConverted
     | RebalanceStarted
     | WindowOpened
     | JoinCompleted

@@ -94,6 +94,17 @@ COMMANDS: Final[Words] = MappingProxyType(
     }
 )
 
+CONVERSIONS: Final[Words] = MappingProxyType(
+    {
+        "upgraded": "a member joined by the consumer protocol, and the members of the"
+        " classic protocol stay: an online upgrade (KIP-848)",
+        "downgraded": "the last member of the consumer protocol went, or came back by"
+        " the classic protocol: an online downgrade (KIP-848)",
+        "replaced": "a member of another protocol joined while the group had no"
+        " members",
+    }
+)
+
 LEADER_CAUSES: Final[Words] = MappingProxyType(
     {
         "first": "it was the first to join",

@@ -9,7 +9,7 @@ from typing import Any
 
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.values import Event, unread_ns
-from kohort.broker.events.findings.explain import explain
+from kohort.broker.events.findings.explain import conversion, explain
 from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.finding import MOST_EVIDENCE, Finding
 from kohort.broker.events.findings.fold import Waiting, fold, fold_all
@@ -70,10 +70,7 @@ class History:
         if self.unread_ns:
             unread = product(self.unread_ns, "partition")
             text += f"; partitions had no reader for {unread}"
-        quiet = self._quiet_returns()
-        if quiet:
-            times = many(quiet, "time")
-            text += f"; static members rejoined without a rebalance {times}"
+        text += self._quiet_changes()
         lost = sum(last - first + 1 for first, last in facts.gaps)
         if lost:
             text += f"; the broker's stream is missing {many(lost, 'event')}"
@@ -92,6 +89,19 @@ class History:
         quiet = (row for each in self.facts.quiet for row in each.unread)
         rest_ns = unread_ns((*quiet, *self.facts.unread_since))
         return rest_ns + sum(each.unread_ns for each in self.facts.rebalances)
+
+    def _quiet_changes(self) -> str:
+        """Changes without a rebalance."""
+        text, facts = "", self.facts
+        quiet = self._quiet_returns()
+        if quiet:
+            times = many(quiet, "time")
+            text = f"; static members rejoined without a rebalance {times}"
+        loud = [c for each in facts.rebalances for c in facts.conversions_of(each)]
+        for each in facts.conversions:
+            if each not in loud:
+                text += f"; {conversion(each, self.names)} without a rebalance"
+        return text
 
     def _quiet_returns(self) -> int:
         """Number of static members that took their old place without a rebalance."""

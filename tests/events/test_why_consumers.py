@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.consumer.context import Scene
 from tests.coordinator.consumer.member import Consumer
+from tests.coordinator.migration.context import Mixed
 from tests.events.build import accounted, recorded
 
 from kohort.control.why import Finding, history
@@ -23,12 +24,48 @@ def findings(scene: Scene) -> dict[str, Finding]:
     return {each.code: each for each in history(recorded(scene), "g").findings}
 
 
+def recounted(scene: Scene) -> list[str]:
+    """The rebalances of the scene, in words."""
+    found = history(recorded(scene), "g")
+    return [*map(found.explain, found.rebalances)]
+
+
 def waits(scene: Scene, seconds: int, *consumers: Consumer) -> None:
     """Time passes, with a heartbeat of these members each second."""
     for _ in range(seconds):
         scene.sleep(1_000)
         for each in consumers:
             each.beat()
+
+
+def test_a_group_that_moves_to_the_other_protocol_and_back() -> None:
+    """The explanation of the rebalance says so, and the summary if there is none."""
+    scene = Mixed(2)
+    scene.classic_group({"ana": [0], "ben": [1]}, static=True)
+    c = scene.consumer("cleo", "t")
+    c.join()
+    c.leave()
+    rebalances = recounted(scene)
+    assert rebalances[-2].startswith(
+        "Generation 3: cleo joined; the group moved to the consumer protocol (online"
+        " upgrade by cleo); "
+    )
+    assert rebalances[-1].startswith(
+        "After generation 3: cleo left, no reason given; the group moved to the classic"
+        " protocol (online downgrade by cleo); "
+    )
+
+
+def test_a_group_that_moves_without_a_rebalance() -> None:
+    """A static member has come back by the other protocol."""
+    scene = Mixed(2)
+    scene.classic_group({"ana": [0], "ben": [1]}, static=True)
+    scene.consumer("cleo", "t", instance="i-ben").join()
+    summary = history(recorded(scene), "g").summary()
+    assert summary.endswith(
+        "; the group moved to the consumer protocol (online upgrade by i-ben) without a"
+        " rebalance"
+    )
 
 
 def test_a_member_that_keeps_its_partitions(scene: Scene) -> None:

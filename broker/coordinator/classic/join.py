@@ -44,7 +44,7 @@ from kohort.broker.coordinator.conversion import replace
 from kohort.broker.coordinator.effects import JoinResult, Written
 from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.notices import group_state
+from kohort.broker.coordinator.notices import group_converted, group_state
 from kohort.broker.coordinator.room import Coordinating, Groups
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
@@ -85,7 +85,7 @@ def join(
         if event.member_id:
             _refuse(turn, None, event, ErrorCode.UNKNOWN_MEMBER_ID)
             return
-        group = _make(turn, groups, event.group_id, other)
+        group = _make(turn, groups, event, other)
     if not _has_room(turn, group, event.member_id):
         _turn_away(turn, group, event)
         return
@@ -101,21 +101,21 @@ def join(
         _join_unknown(turn, group, event, protocols, new_member_id(prefix))
 
 
-def _make(
-    turn: Turn, groups: Groups, group_id: str, other: Group | None
-) -> ClassicGroup:
+def _make(turn: Turn, groups: Groups, event: Join, other: Group | None) -> ClassicGroup:
     """Creates a group, in place of an empty one of another protocol if there is one.
 
     As in Kafka, the group stays, Empty, even if its first member is refused.
     """
-    group = ClassicGroup(group_id, turn.now)
+    group = ClassicGroup(event.group_id, turn.now)
     records: list[Written] = [group.record()]
     changes = [GroupChange(group, (), was_made=True)]
     if other is not None:
         tombstones, replaced = replace(turn, other, group)
         records = [*tombstones, *records]
         changes.insert(0, replaced)
-    groups[group_id] = group
+        who = Who(None, event.group_instance_id, event.client)
+        group_converted(turn, group, who, "replaced")
+    groups[group.group_id] = group
     turn.append_batch(records, Changed(changes), [])
     group_state(turn, group)
     return group

@@ -36,6 +36,7 @@ class Change:
     Attributes:
         turn: the turn that makes the change.
         group: the group.
+        old: the group of another protocol that it replaces, or None.
         has_new_epoch: whether this change has bumped the group epoch.
         most_members: the largest number of members that the group had before.
         work: the step that makes most of its records; empty if they are few.
@@ -44,7 +45,6 @@ class Change:
     __slots__ = (
         "_groups",
         "_noticed",
-        "_old",
         "_records",
         "_state",
         "_then",
@@ -52,6 +52,7 @@ class Change:
         "group",
         "has_new_epoch",
         "most_members",
+        "old",
         "turn",
         "work",
     )
@@ -80,7 +81,7 @@ class Change:
         self.work: Work = ()
         self._then = then
         self._groups = groups
-        self._old = old
+        self.old = old
         self._state = group.state
         self._records: list[ConsumerRecord] = []
         self._undo: list[ConsumerRecord] = []
@@ -125,8 +126,8 @@ class Change:
         is_new = self._groups.get(group.group_id) is not group
         records: list[Written] = [*self._records]
         changes = [GroupChange(group, undo=self._undo, was_made=is_new, work=self.work)]
-        if self._old is not None:
-            first, replaced = replace(turn, self._old, group)
+        if self.old is not None:
+            first, replaced = replace(turn, self.old, group)
             records = [*first, *records]
             changes.insert(0, slotted_replace(replaced, work=self.work))
         self._groups[group.group_id] = group

@@ -41,6 +41,7 @@ from kohort.broker.coordinator.effects import (
     TopicPartitions,
 )
 from kohort.broker.coordinator.events import ConsumerHeartbeat, OwnedPartitions
+from kohort.broker.coordinator.notices import group_converted
 from kohort.broker.coordinator.room import Coordinating, Groups
 from kohort.broker.coordinator.state import EMPTY, STABLE
 from kohort.broker.coordinator.turn import Turn
@@ -297,6 +298,9 @@ def take_subscription(
     if joined is not None:
         member.heard_on(joined.connection)
         member.is_fenced = False
+        if change.old is not None:
+            why = "upgraded" if change.old.members else "replaced"
+            group_converted(turn, group, member.identity, why)
         notices.member_joined(turn, group, member, before.is_new, before.replaced)
     elif member.topics != frozenset(before.stated.subscribed_topics):
         notices.subscription_changed(turn, group, member)

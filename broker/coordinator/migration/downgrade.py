@@ -16,9 +16,10 @@ from kohort.broker.coordinator.consumer.group import ConsumerGroup
 from kohort.broker.coordinator.consumer.member import NEVER, Member
 from kohort.broker.coordinator.effects import TopicPartitions
 from kohort.broker.coordinator.migration import assignments
-from kohort.broker.coordinator.notices import group_state
+from kohort.broker.coordinator.notices import group_converted, group_state
 from kohort.broker.coordinator.room import Groups
 from kohort.broker.coordinator.turn import Turn
+from kohort.broker.notice import Who
 
 _POLICIES = ("downgrade", "bidirectional")
 
@@ -57,7 +58,9 @@ def downgrade(
             notices.partitions_gone(turn, group, member, held)
     members = [group.members[each] for each in order if each not in gone]
     begun = ClassicCause(cause.kind, cause.who, cause.reason, cause.culprits)
-    convert(change, members, group.generation_id, group.targets, order, begun)
+    convert(
+        change, members, group.generation_id, group.targets, order, cause.who, begun
+    )
     return True
 
 
@@ -75,6 +78,7 @@ def convert(
     generation_id: int,
     targets: Mapping[str, TopicPartitions],
     order: Sequence[str],
+    who: Who | None,
     cause: ClassicCause | None,
 ) -> None:
     """Ends a change of a consumer group: it is a Stable classic one from now on.
@@ -85,6 +89,7 @@ def convert(
         generation_id: its generation.
         targets: their assignments.
         order: the members of the old group in the order of their tombstones.
+        who: the last member of the consumer protocol.
         cause: the cause of the rebalance that follows; None if there is none.
     """
     turn, old = change.turn, change.group
@@ -102,6 +107,7 @@ def convert(
     for each in new.ordered():
         each.is_muted = each.member_id in muted
     new.previous_state = old.state
+    group_converted(turn, new, who, "downgraded")
     group_state(turn, new)
     record = new.record()
     if cause is not None:

@@ -245,8 +245,7 @@ def _join_as_last(
     cause = None
     if is_stale:
         cause = ClassicCause("metadata_changed", member.identity, event.reason)
-    downgrade.convert(
-        change, [*others, member], before.generation_id, targets, order, cause
-    )
+    members, epoch = [*others, member], before.generation_id
+    downgrade.convert(change, members, epoch, targets, order, member.identity, cause)
     turn.reply_after_appends(event.token, result)
     return None

@@ -13,7 +13,7 @@ from kohort.broker.events.account.values import (
     Pause,
     Piece,
 )
-from kohort.broker.events.findings.facts import Facts
+from kohort.broker.events.findings.facts import Conversion, Facts
 from kohort.broker.events.findings.faults import led_to, meanwhile, phrases
 from kohort.broker.events.findings.interventions import (
     clock_phrases,
@@ -44,6 +44,11 @@ SHORTEST_NS = 1_000_000
 assignment 0.1 ms before the last one leaves a gap of that length in the account."""
 
 
+_CONVERTED = {
+    "upgraded": "online upgrade",
+    "downgraded": "online downgrade",
+    "replaced": "it had no members",
+}
 _CUT = {
     Outcome.MOVED: "another coordinator took over the group before it ended",
     Outcome.CUT: "the broker stopped before it ended",
@@ -66,6 +71,7 @@ def explain(rebalance: Account, facts: Facts, names: Names) -> str:
     during = [text for _, text in phrases(meanwhile(rebalance, facts), names)]
     clauses = [
         cause(rebalance, names),
+        *(conversion(each, names) for each in facts.conversions_of(rebalance)),
         *(["its connection was open"] if _is_hung(rebalance, facts) else []),
         *_faults(
             "before that,", [*clock_phrases(moved_before(rebalance, facts)), *before]
@@ -85,6 +91,14 @@ def explain(rebalance: Account, facts: Facts, names: Names) -> str:
     if not rebalance.is_whole:
         clauses.append("some of its events are missing")
     return f"{head(rebalance)}: {'; '.join(clauses)}."
+
+
+def conversion(found: Conversion, names: Names) -> str:
+    """As in "the group moved to the consumer protocol (online upgrade by ana)"."""
+    how = _CONVERTED.get(found.cause, found.cause)
+    if found.cause != "replaced" and found.member_id:
+        how += f" by {names.of(found.member_id)}"
+    return f"the group moved to the {found.group_type} protocol ({how})"
 
 
 def _is_hung(rebalance: Account, facts: Facts) -> bool:

@@ -127,6 +127,25 @@ class Replacement:
     silent_ns: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A change of the group's protocol, as in ``group_converted``.
+
+    Attributes:
+        at_ns: when.
+        sequence: of the event.
+        cause: see `kohort.broker.events.words.CONVERSIONS`.
+        group_type: the protocol from then on.
+        member_id: the member that caused it; None if it had no id yet.
+    """
+
+    at_ns: int
+    sequence: int
+    cause: str
+    group_type: str
+    member_id: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewound:
     """A commit below the committed offset, as in ``offsets_went_back``."""
@@ -270,6 +289,7 @@ class Facts:
         loose_offsets: those of transactions that named no member, in order.
         too_large: records that the log refused, in order.
         replacements: of static members, in order.
+        conversions: of the group to the other protocol, in order.
         rewound: commits below the committed offset, in order.
         repeated: records that were sent again, in order.
         skips: records that no member was sent, in order.
@@ -310,6 +330,7 @@ class Facts:
     loose_offsets: Sequence[LooseOffsets]
     too_large: Sequence[TooLarge]
     replacements: Sequence[Replacement]
+    conversions: Sequence[Conversion]
     rewound: Sequence[Rewound]
     repeated: Sequence[Repeated]
     skips: Sequence[Skip]
@@ -330,6 +351,16 @@ class Facts:
     found: Mapping[str, Finding | None]
     ended_by_test: frozenset[str] = frozenset()
     of_test: frozenset[str] = frozenset()
+
+    def conversions_of(self, rebalance: Account) -> list[Conversion]:
+        """The conversions in the turn that started a rebalance: just before it."""
+        at_ns, until = rebalance.started_ns, rebalance.started_sequence
+        found = [c for c in self.conversions if c.at_ns == at_ns and c.sequence < until]
+        if not found:
+            return []
+        starts = (r.started_sequence for r in self.rebalances if r.started_ns == at_ns)
+        since = max((each for each in starts if each < until), default=0)
+        return [each for each in found if each.sequence > since]
 
     @property
     def is_consumer(self) -> bool:

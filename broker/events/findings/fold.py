@@ -19,6 +19,7 @@ from kohort.broker.events.account.values import Event, Partition
 from kohort.broker.events.findings.facts import (
     Advance,
     Command,
+    Conversion,
     Facts,
     ForeignCommit,
     LooseOffsets,
@@ -45,7 +46,7 @@ KINDS: Final = frozenset(
     | {"pending_member_expired", "member_replaced", "window_opened"}
     | {"rebalance_account", "unread_account", "finding", "offsets_committed"}
     | {"delivery_account", "offsets_went_back"}
-    | {"offsets_unchecked", "member_fenced"}
+    | {"offsets_unchecked", "member_fenced", "group_converted"}
 )
 """Kinds of group events that matter, besides those of accounts."""
 MOST: Final = 500
@@ -231,6 +232,7 @@ class _Group:
         self.loose_offsets: list[LooseOffsets] = []
         self.too_large: list[TooLarge] = []
         self.replacements: list[Replacement] = []
+        self.conversions: list[Conversion] = []
         self.rewound: list[Rewound] = []
         self.repeated: list[Repeated] = []
         self.skips: list[Skip] = []
@@ -243,6 +245,7 @@ class _Group:
             "member_refused": self._refused,
             "member_fenced": self._fenced,
             "member_replaced": self._replaced,
+            "group_converted": self._converted,
             "window_opened": self._window_opened,
             "rebalance_account": self._carried,
             "unread_account": self._carried_quiet,
@@ -295,6 +298,7 @@ class _Group:
             self.foreign_commits,
             self.loose_offsets,
             self.replacements,
+            self.conversions,
             self.strikes,
             self.unused,
         ]
@@ -352,6 +356,7 @@ class _Group:
             loose_offsets=[*self.loose_offsets],
             too_large=[*self.too_large],
             replacements=[*self.replacements],
+            conversions=[*self.conversions],
             rewound=[*self.rewound],
             repeated=[*self.repeated],
             skips=[*self.skips],
@@ -574,6 +579,17 @@ class _Group:
             event.get("instance_id"),
             event.get("client_id") or client_id_of(member_id),
             event.get("host") or "",
+        )
+
+    def _converted(self, event: Event) -> None:
+        self.conversions.append(
+            Conversion(
+                at_ns=self.accounts.now,
+                sequence=event["sequence"],
+                cause=str(event.get("cause")),
+                group_type=event["group_type"],
+                member_id=event.get("member_id"),
+            )
         )
 
     def _replaced(self, event: Event) -> None:

@@ -51,6 +51,13 @@ KINDS: tuple[Kind, ...] = (
         (STATE, PREVIOUS_STATE),
     ),
     Kind(
+        "group_converted",
+        "A group changed its protocol; its offsets stay. `member_id` is the member that"
+        " caused it; null: it has no id yet.",
+        (always("group_type", "string", "its protocol from now on"),),
+        words.CONVERSIONS,
+    ),
+    Kind(
         "rebalance_started",
         "A group waits for its members to rejoin; or the epoch of a consumer group is"
         " bumped (KIP-848), and no member has to join.",

@@ -243,6 +243,9 @@ const FOLDS = {
     group.state = event.state;
     if (group.isConsumer && (event.state === "Stable" || event.state === "Empty")) closeRebalance(group, at);
   },
+  group_converted(model, group, event) {
+    group.isConsumer = event.group_type === "consumer";
+  },
   member_reconciled(model, group, event, at) {
     const states = { unrevoked_partitions: JOINING, unreleased_partitions: WAITING, stable: STABLE };
     const lane = model.lane(group, event.member_id, at, event);

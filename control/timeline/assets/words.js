@@ -109,6 +109,7 @@ const EVENT_MARKS = {
   offsets_went_back: ["\u21b6", true, (e, who) => `The committed offset went back: ${rewindsText(e.rewinds)}. It was ${causeOf(e)}${e.client_id ? `: ${who}` : ""}.`],
   offsets_expired: ["o", false, (e) => `Offsets expired: ${partsText(e.expired ?? [])}.`],
   offsets_deleted: ["o", false, (e) => `Offsets were deleted${e.cause === "topic_deleted" ? " with their topic" : " by an admin"}: ${partsText(e.deleted ?? [])}.`],
+  group_converted: ["\u21cb", false, (e, who) => `The group moved to the ${e.group_type} protocol${e.member_id ? ` by ${who}` : ""}: ${causeOf(e)}.`],
   group_loaded: ["\u21e9", false, (e) => `Node ${e.node} loaded the group from its log: ${e.state}, ${count((e.members ?? []).length, "member")}.`],
   shard_loaded: ["\u21e9", false, (e, _, mark) => `Node ${e.node} coordinates ${shardsOf(mark)}: ${count(mark.shards.groups, "group")} found.`],
   shard_unloaded: ["\u21e7", false, (e, _, mark) => `Node ${e.node} no longer coordinates ${shardsOf(mark)}: ${causeOf(e)}.`],

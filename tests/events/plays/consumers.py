@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.coordinator.consumer.member import Consumer
 from tests.coordinator.context import Context
+from tests.coordinator.member import Member, dealt, subscribed
 from tests.events.plays.scene import Facts, Plays, S, part
 
 from kohort.broker.coordinator.events import (
@@ -123,3 +124,50 @@ def _(c: Context) -> Facts:
         "leader": None,
         "generation": 3,
     }
+
+
+def _upgraded(c: Context) -> tuple[Member, Consumer]:
+    """A classic member and a consumer, which has upgraded their group."""
+    c.topics.create("t", 2)
+    a = c.member("A", protocols=subscribed("t"))
+    c.form([a], sync=False)
+    a.sync([(a.member_id, dealt(0, 1))])
+    b = Consumer(c, "B", "t")
+    b.join()
+    return a, b
+
+
+@play("group_converted", "upgraded")
+def _(c: Context) -> Facts:
+    _, b = _upgraded(c)
+    return {"member_id": b.member_id, "group_type": "consumer", "generation": 1}
+
+
+@play("group_converted", "downgraded")
+def _(c: Context) -> Facts:
+    _, b = _upgraded(c)
+    b.leave()
+    return {"member_id": b.member_id, "group_type": "classic", "generation": 2}
+
+
+@play("group_converted", "replaced")
+def _(c: Context) -> Facts:
+    a, b = _upgraded(c)
+    a.leave()
+    b.leave()
+    c.member("C", instance="i").enter()
+    return {"member_id": None, "instance_id": "i", "group_type": "classic"}
+
+
+@play("member_refused", "too_large")
+def _(c: Context) -> Facts:
+    c.configure(consumer_assignment_interval_ms=0)
+    c.topics.create("t", 1_000)
+    a = Consumer(c, "A", "t")
+    c.largest = 1_000
+    a.join()
+    b = Consumer(c, "B")
+    b.join()
+    b.beat(topics=["t"])
+    b.beat(topics=["t"])
+    return {"member_id": b.member_id, "error": "UNKNOWN_SERVER_ERROR", "reason": None}
