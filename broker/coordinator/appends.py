@@ -36,6 +36,7 @@ class GroupChange:
         was_deleted: the group no longer exists.
         was_replaced: the same, because it has changed its protocol.
         undo: the records that take its other records back, in the order of these.
+        is_rebalance: the records begin a rebalance.
         work: the step that made most of the records; empty if they are few.
     """
 
@@ -48,6 +49,7 @@ class GroupChange:
     was_deleted: bool = False
     was_replaced: bool = False
     undo: Sequence[ConsumerRecord] = ()
+    is_rebalance: bool = False
     work: Work = ()
 
 

@@ -304,8 +304,13 @@ class Coordinator(Machine[Group, Turn, Loading]):
             undo.take_back(groups, change)
             if change.work:
                 change.group.note_refused(change.work, turn.now)
+            if change.is_rebalance:
+                turn.lasting.count_rebalance(change.group.group_id, -1)
             room = self._rooms[change.group.type]
             room.undone(turn, change.group, change, error)
+        for change in changed.changes:
+            if change.group.group_id not in groups:
+                turn.lasting.rebalances.pop(change.group.group_id, None)
 
     # -- timers
 

@@ -56,6 +56,10 @@ class Lasting:
         if not held:
             self.held_members.pop(group_id, None)
 
+    def count_rebalance(self, group_id: str, by: int = 1) -> None:
+        """Counts a rebalance that a group begins; -1 takes it back."""
+        self.rebalances[group_id] = self.rebalances.get(group_id, 0) + by
+
     def forget_groups(self) -> None:
         """Forgets the state of deleted groups, all at once."""
         self.muted.clear()

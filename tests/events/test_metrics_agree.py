@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+from tests.coordinator.consumer.context import Scene
 from tests.coordinator.consumer.member import Consumer
 from tests.coordinator.context import Context
 from tests.coordinator.member import Member, dealt, subscribed
+from tests.coordinator.migration.context import Mixed
 from tests.coordinator.test_machine import share
 from tests.events.build import recorded
 
@@ -59,6 +61,7 @@ def compare(context: Context) -> float:
     assert counted_unread == pytest.approx(unread, abs=ALMOST)
     facts = fold(recorded(context), "g")
     assert counts.rebalances == Counter(r.cause for r in facts.rebalances)
+    assert len(facts.rebalances) == context.lasting.rebalances["g"]
     assert settled == facts.rebalances[: len(settled)]
     assert len(facts.rebalances) <= len(settled) + 1
     return paused(facts.rebalances)
@@ -172,3 +175,77 @@ def test_epochs_before_the_target_assignment_are_one_rebalance() -> None:
     compare(context)
     epochs = [each for each in recorded(context) if each["kind"] == "rebalance_started"]
     assert len(epochs) > sum(counted(context).of("g").rebalances.values())
+
+
+def migrating() -> tuple[Mixed, Consumer, Member]:
+    """A static consumer and a classic member, with a partition each."""
+    scene = Mixed()
+    (ana,) = scene.settled("ana", instance="i")
+    ben = scene.classic("ben")
+    ben.enter()
+    scene.settle(ana)
+    ben.join()
+    ben.sync()
+    return scene, ana, ben
+
+
+def test_a_downgrade_is_one_rebalance() -> None:
+    """That of the classic group, also if the epoch of the consumer group has grown."""
+    scene, _, _ = migrating()
+    compare(scene)
+    before = scene.lasting.rebalances["g"]
+    scene.topic("u")
+    scene.consumer_as_classic("cleo", "t", "u", instance="i").join()
+    assert scene.state() == "PreparingRebalance"
+    assert scene.lasting.rebalances["g"] == before + 1
+    compare(scene)
+
+
+def test_a_downgrade_while_a_target_assignment_is_due() -> None:
+    """The consumer group's rebalance is interrupted by that of the classic one."""
+    scene, ana, _ = migrating()
+    scene.hold("Assigning")
+    scene.trigger()
+    assert scene.group.state == "Assigning"
+    before = scene.lasting.rebalances["g"]
+    ana.leave()
+    assert scene.lasting.rebalances["g"] == before + 1
+    compare(scene)
+
+
+def test_what_the_log_refuses_is_no_rebalance() -> None:
+    """Of a new epoch, an upgrade and a downgrade; nothing is forgotten, either."""
+    scene, ana, ben = migrating()
+    before = scene.lasting.rebalances["g"]
+    scene.largest = 1
+    assert ben.leave()
+    assert scene.consumer("cleo", "t").join().error_code
+    assert ana.leave().error_code
+    assert scene.lasting.rebalances["g"] == before
+    scene.largest = 10_000
+    assert not ana.leave().error_code
+    ben.join()
+    ben.sync([(ben.member_id, dealt(0, 1))])
+    compare(scene)
+    before = scene.lasting.rebalances["g"]
+    scene.largest = 1
+    assert scene.consumer("dora", "t").join().error_code
+    assert scene.lasting.rebalances["g"] == before
+    compare(scene)
+
+
+@pytest.mark.parametrize("is_bumped", [True, False])
+def test_a_group_that_is_moved_while_a_target_assignment_is_due(
+    is_bumped: bool,
+) -> None:
+    """The rebalance goes on at the other coordinator."""
+    scene = Scene()
+    scene.topic()
+    ana, ben = scene.settled("ana", "ben")
+    scene.trigger()
+    scene.move()
+    if is_bumped:
+        scene.trigger()
+    scene.settle(ana, ben)
+    compare(scene)
+    assert scene.event("join_completed")["gained"] == []

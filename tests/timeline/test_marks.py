@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.coordinator.migration.context import Mixed
+from tests.events.build import accounted, recorded
 from tests.timeline import streams
 from tests.timeline.browser_page import Show
 
@@ -285,3 +287,15 @@ def test_a_gap_is_shown(show: Show) -> None:
     shown = show(streams.merge(scene, also=[gap]))
     shown.mark("Events 7 to 19 are missing").click()
     assert "too slow" in shown.panel.inner_text()
+
+
+def test_a_group_that_moves_to_the_other_protocol(show: Show) -> None:
+    """The mark has the cause, and the member."""
+    scene = Mixed(2)
+    scene.classic_group({"ana": [0], "ben": [1]})
+    scene.sleep(5_000)
+    scene.consumer("cleo", "t").join()
+    scene.sleep(5_000)
+    shown = show(accounted(recorded(scene)))
+    shown.mark("moved to the consumer protocol by cleo").click()
+    assert "an online upgrade (KIP-848)" in shown.panel.inner_text()

@@ -45,8 +45,7 @@ def prepare(turn: Turn, group: ClassicGroup, cause: Cause) -> None:
         give_up_syncs(turn, group, _SYNC_AGAIN)
     _end_sync_phase(turn, group)
     is_initial = group.state is EMPTY
-    begun = turn.lasting.rebalances
-    begun[group.group_id] = begun.get(group.group_id, 0) + 1
+    turn.lasting.count_rebalance(group.group_id)
     notices.rebalance_started(turn, group, cause)
     group.transition(PREPARING_REBALANCE, turn.now)
     group_state(turn, group)

@@ -49,4 +49,3 @@ def undone(turn: Turn, group: ClassicGroup, change: GroupChange, error: int) -> 
         turn.disarm(key)
     if group.join_deadline is not None:
         turn.disarm(("join", group.group_id))
-    turn.lasting.rebalances.pop(group.group_id, None)

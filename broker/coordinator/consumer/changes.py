@@ -24,6 +24,7 @@ from kohort.broker.coordinator.effects import (
 from kohort.broker.coordinator.group import Group, Work
 from kohort.broker.coordinator.notices import group_state
 from kohort.broker.coordinator.room import Groups
+from kohort.broker.coordinator.state import ASSIGNING
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.slotted import replace as slotted_replace
 
@@ -118,6 +119,16 @@ class Change:
         self.group.is_stale |= self.has_new_epoch
         del self.turn.notices[self._noticed :]
 
+    @property
+    def _is_rebalance(self) -> bool:
+        """Whether it begins one: while the group is Assigning, there is one already."""
+        return self.has_new_epoch and self._state is not ASSIGNING
+
+    def leave_to_classic(self) -> None:
+        """Withdraws the notice of a new epoch: the classic group rebalances instead."""
+        told, since = self.turn.notices, self._noticed
+        told[since:] = [each for each in told[since:] if each[0] != "rebalance_started"]
+
     def end(self) -> None:
         """Writes the records. All notices of the turn wait for them."""
         if not self._records:
@@ -125,15 +136,22 @@ class Change:
         turn, group = self.turn, self.group
         is_new = self._groups.get(group.group_id) is not group
         records: list[Written] = [*self._records]
-        changes = [GroupChange(group, undo=self._undo, was_made=is_new, work=self.work)]
+        changes = [
+            GroupChange(
+                group,
+                undo=self._undo,
+                was_made=is_new,
+                is_rebalance=self._is_rebalance,
+                work=self.work,
+            )
+        ]
         if self.old is not None:
             first, replaced = replace(turn, self.old, group)
             records = [*first, *records]
             changes.insert(0, slotted_replace(replaced, work=self.work))
         self._groups[group.group_id] = group
-        if self.has_new_epoch:
-            begun = turn.lasting.rebalances
-            begun[group.group_id] = begun.get(group.group_id, 0) + 1
+        if self._is_rebalance:
+            turn.lasting.count_rebalance(group.group_id)
         if group.state is not self._state or is_new:
             before = group.previous_state if is_new else self._state
             group.previous_state = before
@@ -142,13 +160,16 @@ class Change:
         if self._then is not None:
             self._then()
 
-    def end_as(self, new: Group, record: Written, order: Sequence[str]) -> None:
+    def end_as(
+        self, new: Group, record: Written, order: Sequence[str], *, is_rebalance: bool
+    ) -> None:
         """Writes the records, and those that replace the group by another one.
 
         Args:
             new: the group of another protocol.
             record: its record.
             order: the members of this one, in the order of their tombstones.
+            is_rebalance: whether the new group has begun a rebalance.
         """
         turn, group = self.turn, self.group
         _, replaced = replace(turn, group, new)
@@ -157,7 +178,7 @@ class Change:
         self._groups[group.group_id] = new
         changes = [
             slotted_replace(replaced, undo=self._undo),
-            GroupChange(new, was_made=True),
+            GroupChange(new, was_made=True, is_rebalance=is_rebalance),
         ]
         turn.append_changes(records, Changed(changes), is_atomic=True)
 

@@ -34,7 +34,7 @@ def restore(
     group = around.new_group(turn, group_id)
     for record in records:
         group.replay(record)
-    group.previous_state = group.state
+    group.previous_state, group.listed = group.state, (*group.targets,)
     group.protocol_name = group.assignor()
     notices.group_loaded(turn, group)
     timeout_ms = configs.session_timeout_ms(turn.settings, group_id)
@@ -64,7 +64,6 @@ def undone(turn: Turn, group: ConsumerGroup, change: GroupChange, error: int) ->
         ):
             turn.disarm(("session", group.group_id, record.member_id))
     if change.was_made:
-        turn.lasting.rebalances.pop(group.group_id, None)
         for key in group.stop_timers():
             turn.disarm(key)
         return

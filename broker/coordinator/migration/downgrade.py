@@ -111,9 +111,10 @@ def convert(
     group_state(turn, new)
     record = new.record()
     if cause is not None:
+        change.leave_to_classic()
         rebalance.prepare(turn, new, cause)
     # At the end: all notices wait for the records.
-    change.end_as(new, record, order)
+    change.end_as(new, record, order, is_rebalance=cause is not None)
 
 
 def _downgraded(group: ConsumerGroup, member: Member) -> ClassicMember:

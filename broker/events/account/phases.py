@@ -32,7 +32,13 @@ JOINED_BY_CAUSE: Final = frozenset(
 def started(group: GroupAccounts, event: Event) -> None:
     """A rebalance begins."""
     last = group.last
-    if last is not None and last.is_joining and last.opening.is_consumer:
+    is_consumer = event.get("group_type") == "consumer"
+    if (
+        last is not None
+        and last.is_joining
+        and last.opening.is_consumer
+        and is_consumer
+    ):
         # Its members get their target for this epoch, too.
         last.opening.bumps += 1
         return
@@ -301,10 +307,15 @@ def state_changed(group: GroupAccounts, event: Event) -> None:
 
 
 def loaded(group: GroupAccounts, event: Event) -> None:
-    """Another coordinator loaded the group, or the same one did again."""
+    """Another coordinator loaded the group, or the same one did again.
+
+    A consumer group that waits for its target assignment goes on waiting there.
+    """
     group.seal()
-    if group.last is not None:
-        group.last.end(group.now, Outcome.MOVED)
+    last = group.last
+    goes_on = last is not None and last.is_joining and last.opening.is_consumer
+    if last is not None and not (goes_on and event.get("state") == "Assigning"):
+        last.end(group.now, Outcome.MOVED)
     members = event.get("members") or ()
     group.protocol = event.get("protocol") or group.protocol
     group.membership.pending.clear()
