@@ -68,6 +68,63 @@ def test_a_group_that_moves_without_a_rebalance() -> None:
     )
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_member_that_left_as_its_application_did_not_poll(
+    scene: Scene, times: int
+) -> None:
+    """Its heartbeats went on until then; it rejoins with its next poll."""
+    a = scene.consumer("ana", "t", rebalance_ms=10_000)
+    b = scene.consumer("ben", "t", rebalance_ms=10_000)
+    a.join()
+    b.join()
+    scene.settle(a, b)
+    for _ in range(times):
+        waits(scene, 20, a, b)
+        a.leave()
+        waits(scene, 5, b)
+        a.join()
+        scene.settle(a, b)
+    found = findings(scene)["max-poll-interval"]
+    assert not found.is_sure
+    assert len(found.evidence) == times
+    assert found.evidence[0].text == (
+        "ana left, no reason given, and it rejoined 5.0 s later under the same member"
+        " id; it did not process its 1 partition for 10.0 s before it left"
+    )
+    assert "crash-loop" not in findings(scene)
+
+
+@pytest.mark.parametrize("how", ["quick", "other topics", "other process"])
+def test_a_member_that_left_for_another_reason(scene: Scene, how: str) -> None:
+    """It cannot have missed a poll, or did something else."""
+    scene.topic("u")
+    a = scene.consumer("ana", "t", rebalance_ms=60_000)
+    a.join()
+    scene.settle(a)
+    waits(scene, 20 if how == "quick" else 70, a)
+    a.leave()
+    scene.sleep(5_000)
+    if how == "other topics":
+        a.topics = ["u"]
+    if how == "other process":
+        a = scene.consumer("ana again", "t", rebalance_ms=60_000)
+    a.join()
+    scene.settle(a)
+    assert "max-poll-interval" not in findings(scene)
+
+
+def test_an_expired_member_that_is_back_was_alive(scene: Scene) -> None:
+    """A new process would have a new member id (KIP-1082)."""
+    a = scene.consumer("ana", "t")
+    a.join()
+    scene.settle(a)
+    scene.sleep(50_000)
+    a.join()
+    found = findings(scene)
+    (evidence,) = found["session-too-short"].evidence
+    assert "it rejoined 5.0 s later under the same member id" in evidence.text
+
+
 def test_a_member_that_keeps_its_partitions(scene: Scene) -> None:
     """It says that it owns them, until the broker removes it."""
     a = scene.consumer("ana", "t", rebalance_ms=10_000)

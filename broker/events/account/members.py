@@ -45,7 +45,12 @@ def joined(group: GroupAccounts, event: Event) -> None:
             group.ownership.owned[member_id] = set()
             member = group.membership.members[member_id]
             before = group.membership.gone.get(member.previous_id or "")
-            if before is not None and before.how is Gone.LEFT and not before.reason:
+            if (
+                before is not None
+                and before.how is Gone.LEFT
+                and not before.reason
+                and not group.membership.lives[-1].has_other_offer
+            ):
                 # As librdkafka, which gives no reason: it never stopped.
                 group.add_unprocessed(before.unpolled_ns)
             group.is_back(group.processes.came(member, group.now, before))

@@ -46,7 +46,8 @@ class Member:
         topics: its subscription, likewise.
         group_type: the protocol by which it joined; None if unknown.
         previous_id: the previous id of the same process, which joined anew on the same
-            connection; None if unknown.
+            connection; None if unknown. Its own id if it left a consumer group and is
+            back: a new process has a new id (KIP-1082).
     """
 
     member_id: str
@@ -88,6 +89,7 @@ class Life:
         is_connected: as in ``member_expired``.
         is_active: likewise.
         software: as in ``member_left``.
+        has_other_offer: it joined with other assignors or topics than before.
     """
 
     member_id: str
@@ -101,6 +103,7 @@ class Life:
     is_connected: bool | None = None
     is_active: bool | None = None
     software: str | None = None
+    has_other_offer: bool = False
 
 
 class Membership:
@@ -148,6 +151,8 @@ class Membership:
             known = self._connected(known, event)
         if not known.host or kind in _OFFERS:
             known = self._introduced(known, event)
+        if self._is_back(event):
+            known = replace(known, previous_id=member_id)
         self.members[member_id] = known
 
     def _connected(self, member: Member, event: Event) -> Member:
@@ -161,6 +166,15 @@ class Membership:
         if known is None or known.client_id != (event.get("client_id") or ""):
             return member
         return replace(member, previous_id=member.previous_id or before)
+
+    def _is_back(self, event: Event) -> bool:
+        """Returns whether a member of a consumer group joins that has gone before."""
+        return (
+            event["kind"] == "member_joined"
+            and event.get("group_type") == "consumer"
+            and bool(event.get("is_first"))
+            and event["member_id"] in self.gone
+        )
 
     def _introduced(self, known: Member, event: Event) -> Member:
         told: dict[str, Any] = {
@@ -190,7 +204,9 @@ class Membership:
     def begin(self, member_id: str, since_ns: int | None) -> None:
         """Makes an id a member; None: since before the first event."""
         self._life_of[member_id] = len(self.lives)
-        self.lives.append(Life(member_id, since_ns))
+        has_other_offer = self.changed.get(member_id, False)
+        life = Life(member_id, since_ns, has_other_offer=has_other_offer)
+        self.lives.append(life)
 
     def end(
         self,

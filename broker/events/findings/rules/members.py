@@ -240,7 +240,8 @@ def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
     Its members are followed from restart to restart, so that several processes that
     look the same do not add up to a loop. The end of a group is no evidence.
     """
-    no_crash = {*at_work_after_leaving(facts), *facts.ended_by_test}
+    at_work = (member_id for member_id, _ in at_work_after_leaving(facts))
+    no_crash = {*at_work, *facts.ended_by_test}
     no_crash |= savings.at_the_end(facts) | _closed_last(facts)
     lives = {life.member_id: life for life in facts.lives}
     again = {r.previous_id: r.member_id for r in facts.returns.values() if r.is_restart}

@@ -210,9 +210,14 @@ def _alive(facts: Facts) -> dict[str, _Sign]:
             found.setdefault(member_id, _Sign(text, after))
     for again in facts.lives:
         before = facts.members[again.member_id].previous_id
-        if before in ended:
+        if before in ended and (
+            before != again.member_id or (again.since_ns or 0) >= ended[before]
+        ):
             after = max((again.since_ns or 0) - ended[before], 0)
-            text = f"it rejoined {duration(after)} later on the same connection"
+            where = "on the same connection"
+            if before == again.member_id:
+                where = "under the same member id"
+            text = f"it rejoined {duration(after)} later {where}"
             found.setdefault(before, _Sign(text, after))
     return found
 
