@@ -26,7 +26,7 @@ from kohort.broker.notice import Client, Who
 from kohort.broker.runtime.events import TimerKey
 
 Work = tuple[str, ...]
-"""A step of a group that writes many records, such as ``("target",)``."""
+"""A step of a group that writes many records, such as ``("upgrade",)``."""
 RETRY_S: Final = 10
 """Seconds after which a step is tried again whose records the log refused."""
 

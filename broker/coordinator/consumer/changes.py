@@ -39,6 +39,7 @@ class Change:
         group: the group.
         old: the group of another protocol that it replaces, or None.
         has_new_epoch: whether this change has bumped the group epoch.
+        bumped_by: the id of the member that did; "" for none.
         most_members: the largest number of members that the group had before.
         work: the step that makes most of its records; empty if they are few.
     """
@@ -50,6 +51,7 @@ class Change:
         "_state",
         "_then",
         "_undo",
+        "bumped_by",
         "group",
         "has_new_epoch",
         "most_members",
@@ -78,6 +80,7 @@ class Change:
         self.turn = turn
         self.group = group
         self.has_new_epoch = False
+        self.bumped_by = ""
         self.most_members = group.most_members
         self.work: Work = ()
         self._then = then
@@ -124,7 +127,7 @@ class Change:
         """Whether it begins one: while the group is Assigning, there is one already."""
         return self.has_new_epoch and self._state is not ASSIGNING
 
-    def leave_to_classic(self) -> None:
+    def withdraw_epoch(self) -> None:
         """Withdraws the notice of a new epoch: the classic group rebalances instead."""
         told, since = self.turn.notices, self._noticed
         told[since:] = [each for each in told[since:] if each[0] != "rebalance_started"]
@@ -233,3 +236,4 @@ class Change:
         group.started = turn.now
         group.is_stale = False
         self.has_new_epoch = True
+        self.bumped_by = (cause.who and cause.who.member_id) or ""

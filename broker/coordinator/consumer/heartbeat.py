@@ -331,7 +331,7 @@ def advance(
     """
     turn, group = change.turn, change.group
     if target.is_due(turn, group):
-        refusal = change.begin(("target",))
+        refusal = change.begin(("target", change.bumped_by))
         if refusal is not None:
             return refusal
         old = None if before.replaced is None else before.replaced.member_id

@@ -111,7 +111,7 @@ def convert(
     group_state(turn, new)
     record = new.record()
     if cause is not None:
-        change.leave_to_classic()
+        change.withdraw_epoch()
         rebalance.prepare(turn, new, cause)
     # At the end: all notices wait for the records.
     change.end_as(new, record, order, is_rebalance=cause is not None)

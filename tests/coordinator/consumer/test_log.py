@@ -150,20 +150,43 @@ def test_a_target_that_the_log_refuses_is_not_computed_again() -> None:
     assert a.assigned == {"t": [*range(400)]}
 
 
-def test_another_epoch_may_have_a_smaller_target() -> None:
-    """A member leaves, and the next heartbeat computes the target of the others."""
+def test_a_member_whose_records_are_too_large_harms_no_other() -> None:
+    """Its join is not computed again; others join, and have other targets."""
     scene = Scene()
     scene.topic("t", 100)
     a, b, c = scene.settled("A", "B", "C")
     scene.largest = 1_500
     d = scene.consumer("D", *(f"unknown-topic-{each}" for each in range(100)))
-    refused = ErrorCode.UNKNOWN_SERVER_ERROR
-    assert d.join().error_code == refused
-    assert scene.consumer("E", "t").join().error_code == refused, "not computed"
+    for _ in range(3):
+        assert d.join().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert scene.kinds().count("append_failed") == 1
     assert a.beat().error_code == b.beat().error_code == 0, "nothing is due"
+    e = scene.consumer("E", "t")
+    assert e.join().error_code == 0
+    scene.settle(a, b, c, e)
     c.leave()
+    scene.settle(a, b, e)
+    assert sorted(len(each.assigned["t"]) for each in (a, b, e)) == [33, 33, 34]
+
+
+def test_another_epoch_may_have_a_smaller_target() -> None:
+    """A member leaves, and the next heartbeat computes the target of the others."""
+    scene = Scene()
+    scene.topic("t", 100)
+    scene.topic("u", 10)
+    a, b = scene.consumer("A", "t"), scene.consumer("B", "u")
+    a.join()
+    b.join()
     scene.settle(a, b)
-    assert len(a.assigned["t"]) == len(b.assigned["t"]) == 50
+    scene.largest = 1_500
+    scene.grow("t", 1_000)
+    for _ in range(2):
+        for each in (a, b):
+            assert each.beat().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert scene.kinds().count("append_failed") == 1
+    a.leave()
+    assert b.settle().error_code == 0
+    assert scene.group.state == "Stable"
 
 
 def test_a_step_that_the_log_refuses_is_not_taken_again() -> None:
