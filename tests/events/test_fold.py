@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import HealthCheck, settings
+from tests.coordinator.consumer.test_machine import ConsumerMachine
 from tests.coordinator.context import Context
+from tests.coordinator.migration.test_machine import MigrationMachine
 from tests.coordinator.test_machine import Clients
 from tests.events.checks import check
 from tests.events.folding import Fold, Known, Parts
@@ -113,3 +115,28 @@ TestFolded.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+class ComparedConsumers(ConsumerMachine):
+    """Consumer groups (KIP-848), whose metrics agree with their accounts."""
+
+    def teardown(self) -> None:
+        """After everything has settled down."""
+        super().teardown()
+        compare(self.scene)
+
+
+class ComparedMigrations(MigrationMachine):
+    """The same with groups that change their protocol."""
+
+    def teardown(self) -> None:
+        """After everything has settled down."""
+        super().teardown()
+        if hasattr(self, "scene"):
+            compare(self.scene)
+
+
+TestComparedConsumers = ComparedConsumers.TestCase
+TestComparedMigrations = ComparedMigrations.TestCase
+for each in (TestComparedConsumers, TestComparedMigrations):
+    each.settings = settings(stateful_step_count=40, deadline=None)

@@ -24,7 +24,7 @@ from kohort.broker.coordinator.effects import (
 from kohort.broker.coordinator.group import Group, Work
 from kohort.broker.coordinator.notices import group_state
 from kohort.broker.coordinator.room import Groups
-from kohort.broker.coordinator.state import ASSIGNING
+from kohort.broker.coordinator.state import ASSIGNING, EMPTY
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.slotted import replace as slotted_replace
 
@@ -45,6 +45,7 @@ class Change:
     """
 
     __slots__ = (
+        "_begins",
         "_groups",
         "_noticed",
         "_records",
@@ -84,6 +85,8 @@ class Change:
         self.most_members = group.most_members
         self.work: Work = ()
         self._then = then
+        # Whether it begins a rebalance.
+        self._begins = False
         self._groups = groups
         self.old = old
         self._state = group.state
@@ -122,11 +125,6 @@ class Change:
         self.group.is_stale |= self.has_new_epoch
         del self.turn.notices[self._noticed :]
 
-    @property
-    def _is_rebalance(self) -> bool:
-        """Whether it begins one: while the group is Assigning, there is one already."""
-        return self.has_new_epoch and self._state is not ASSIGNING
-
     def withdraw_epoch(self) -> None:
         """Withdraws the notice of a new epoch: the classic group rebalances instead."""
         told, since = self.turn.notices, self._noticed
@@ -144,7 +142,7 @@ class Change:
                 group,
                 undo=self._undo,
                 was_made=is_new,
-                is_rebalance=self._is_rebalance,
+                is_rebalance=self._begins,
                 work=self.work,
             )
         ]
@@ -153,7 +151,7 @@ class Change:
             records = [*first, *records]
             changes.insert(0, slotted_replace(replaced, work=self.work))
         self._groups[group.group_id] = group
-        if self._is_rebalance:
+        if self._begins:
             turn.lasting.count_rebalance(group.group_id)
         if group.state is not self._state or is_new:
             before = group.previous_state if is_new else self._state
@@ -227,13 +225,26 @@ class Change:
 
     def bump(self, cause: Cause, new_hash: int | None = None) -> None:
         """Starts a new group epoch: a rebalance."""
-        group, turn = self.group, self.turn
+        group = self.group
         if new_hash is None:
             new_hash = self.topics_hash()
-        notices.rebalance_started(turn, group, cause, self._state)
+        self._announce(cause, group.generation_id)
         epoch = group.generation_id + 1
         self.put(ConsumerGroupRecord(group.group_id, (epoch, new_hash)))
-        group.started = turn.now
         group.is_stale = False
         self.has_new_epoch = True
         self.bumped_by = (cause.who and cause.who.member_id) or ""
+
+    def join_epoch(self, cause: Cause) -> None:
+        """Begins a rebalance without a new epoch, if a member comes to an Empty group.
+
+        Its epoch may have no target assignment yet, as nobody was left to need one.
+        """
+        if self._state is EMPTY and self.group.state is ASSIGNING:
+            self._announce(cause, self.group.generation_id - 1)
+
+    def _announce(self, cause: Cause, ended: int) -> None:
+        """Notes the start of a rebalance; a group that is Assigning has begun one."""
+        notices.rebalance_started(self.turn, self.group, cause, self._state, ended)
+        self.group.started = self.turn.now
+        self._begins |= self._state is not ASSIGNING

@@ -3,8 +3,8 @@
 A rebalance is the way from one group epoch to the next, in the kinds of the classic
 protocol:
 
-1. ``rebalance_started``: the group epoch is bumped. As there, its generation is the one
-   that ends.
+1. ``rebalance_started``: the group epoch is bumped, or a member comes to an Empty group
+   whose epoch has no target assignment. As there, its generation is the one that ends.
 2. ``join_completed`` and ``assignment_made``: the coordinator has computed the target
    assignment. No member has to join for that.
 3. ``member_reconciled``: a member takes a step to the target; ``partitions_changed``
@@ -149,25 +149,25 @@ def heartbeat(
 
 
 def rebalance_started(
-    turn: Turn, group: ConsumerGroup, cause: Cause, state: GroupState
+    turn: Turn, group: ConsumerGroup, cause: Cause, state: GroupState, ended: int
 ) -> None:
-    """The group epoch is about to be bumped; before this turn the group had a state."""
+    """A rebalance ends an epoch; before this turn the group had a state."""
+    if not turn.listening:
+        return
     culprits = cause.culprits
     if not culprits and cause.who is not None:
         culprits = (cause.who.member_id,)
-    add(
-        turn,
-        "rebalance_started",
-        group,
-        cause.who,
-        len(culprits),
-        cause=cause.kind,
-        reason=cause.reason,
-        culprits=culprits,
-        previous_state=state.value,
-        group_type=group.type,
-        members=[],
-    )
+    fields = {
+        "cause": cause.kind,
+        "reason": cause.reason,
+        "culprits": culprits,
+        "previous_state": state.value,
+        "group_type": group.type,
+        "members": [],
+    }
+    rows = 1 + len(culprits)
+    kind, group_id = "rebalance_started", group.group_id
+    turn.notices.append(Notice(kind, group_id, ended, cause.who, fields, rows))
 
 
 def target_computed(turn: Turn, group: ConsumerGroup) -> None:

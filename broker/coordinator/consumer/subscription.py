@@ -82,6 +82,8 @@ def subscribe(
         group.is_stale = False
         if new_hash != group.topics_hash:
             change.bump(Cause("topics_changed"), new_hash)
+    if not change.has_new_epoch:
+        change.join_epoch(cause)
     return names_changed or new != old
 
 
