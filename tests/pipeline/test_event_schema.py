@@ -59,6 +59,7 @@ def test_the_samples_are_older() -> None:
     new |= {"rebalance_account", "clock_advanced", "delivery_account"}
     new |= {"offsets_went_back", "offsets_unchecked", "unread_account"}
     new |= {"member_disconnected", "member_fenced", "member_reconciled"}
+    new |= {"group_converted"}
     new |= {kind for kind in BY_NAME if kind.startswith("transaction_")}
     assert BY_NAME.keys() - kinds <= {"heartbeat", "events_lost"} | new
     assert "end_offset" not in json.dumps(events)
