@@ -371,8 +371,10 @@ def _moves(rebalance: Account, names: Names) -> list[str]:
 
 def _back(rebalance: Account, names: Names) -> str:
     moves = rebalance.moves or ()
-    back = sum(move.count for move in moves if move.is_return)
-    same = sum(m.count for m in moves if names.is_same(m.source, m.target))
+    # A member of a consumer group may leave and be back under its id.
+    back = sum(m.count for m in moves if m.is_return or m.source == m.target)
+    others = (m for m in moves if m.source != m.target)
+    same = sum(m.count for m in others if names.is_same(m.source, m.target))
     told = (
         f", {back} of them back to the process that owned them before" if back else ""
     )

@@ -90,8 +90,8 @@ def caused_by(facts: Facts, gone: Iterable[Life]) -> list[Account]:
     lives = [*gone]
     # A rebalance begins in the same turn as its cause.
     moments = {(life.member_id, life.until_ns) for life in lives}
-    returns = (facts.returns.get(life.member_id) for life in lives)
-    moments |= {(row.member_id, row.until_ns) for row in returns if row is not None}
+    returns = _returns(facts, {life.member_id for life in lives})
+    moments |= {(row.member_id, row.until_ns) for row in returns}
     first_ns = min((at_ns or 0 for _, at_ns in moments), default=0)
     last_ns = max((at_ns or 0 for _, at_ns in moments), default=0)
     begin = bisect_left(facts.rebalances, first_ns, key=lambda each: each.started_ns)
@@ -110,27 +110,34 @@ def caused_by(facts: Facts, gone: Iterable[Life]) -> list[Account]:
     return caused
 
 
+def _returns(facts: Facts, member_ids: Collection[str]) -> list[Return]:
+    """The returns of members: in a consumer group an id may return several times."""
+    rows = (row for each in facts.rebalances for row in each.returns)
+    return [row for row in rows if row.previous_id in member_ids]
+
+
 def _lives(facts: Facts, member_ids: Collection[str]) -> list[Life]:
     return [life for life in facts.lives if life.member_id in member_ids]
 
 
-def poll_interval(facts: Facts, member_ids: Collection[str]) -> Setting | None:
-    """max.poll.interval.ms for members that did not poll in time.
+def poll_interval(facts: Facts, lives: Collection[Life]) -> Setting | None:
+    """max.poll.interval.ms for members that did not poll in time before they left.
 
     One and a half times the longest time that one took until it was back; twice its
     value if none was back.
     """
-    now_ms = {m: facts.members[m].rebalance_timeout_ms or 0 for m in member_ids}
+    ids = {life.member_id for life in lives}
+    now_ms = {m: facts.members[m].rebalance_timeout_ms or 0 for m in ids}
     if not any(now_ms.values()):
         return None
-    away = {m: facts.returns[m].duration_ns for m in now_ms if m in facts.returns}
-    took_ms = [now_ms[m] + ns / MS for m, ns in away.items()]
+    away = _returns(facts, ids)
+    took_ms = [now_ms[row.previous_id] + row.duration_ns / MS for row in away]
     need_ms = max(took_ms) * MARGIN if took_ms else 2 * max(now_ms.values())
     return Setting(
         "max.poll.interval.ms",
         str(rounded_up(need_ms, MINUTE_MS)),
         str(max(now_ms.values())),
-        Cost.of(caused_by(facts, _lives(facts, member_ids))).unread_ns,
+        Cost.of(caused_by(facts, lives)).unread_ns,
     )
 
 

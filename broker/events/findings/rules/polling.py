@@ -80,7 +80,9 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
                 is_sure,
                 "" if is_sure else "perhaps",
                 cost_of(unread, members),
-                savings.poll_interval(facts, members),
+                savings.poll_interval(
+                    facts, [each for each in facts.lives if end_of(each) in found]
+                ),
             )
 
 
