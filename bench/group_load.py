@@ -56,6 +56,7 @@ VERSIONS = {
     "Heartbeat": 4,
     "OffsetCommit": 8,
     "CreateTopics": 4,
+    "ConsumerGroupHeartbeat": 1,
 }
 """API versions: those of the load generator for groups and topics."""
 

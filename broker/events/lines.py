@@ -26,6 +26,7 @@ DETAILS: Final = frozenset(
         "member_disconnected",
         "member_id_given",
         "member_joined",
+        "member_reconciled",
         "member_synced",
         "node_started",
         "node_stopped",

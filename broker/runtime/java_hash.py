@@ -8,13 +8,18 @@ consumer groups go through members, topics and partitions in such orders.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TypeVar
 
 Key = TypeVar("Key")
 
 
+@lru_cache(1 << 14)
 def java_hash(text: str) -> int:
-    """Java's ``String.hashCode``: an int32 of the text's UTF-16 code units."""
+    """Java's ``String.hashCode``: an int32 of the text's UTF-16 code units.
+
+    Each target assignment of a consumer group needs those of all member ids.
+    """
     code = 0
     if text.isascii():
         for byte in text.encode():

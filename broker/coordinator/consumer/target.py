@@ -80,7 +80,7 @@ def compute(
     for each in [*found, *(specs.keys() - found.keys())]:
         rows = [*found.get(each, {}).items()]
         old = group.targets.get(each)
-        if old is None or by_topic(old) != by_topic(rows):
+        if old is None or (rows != old and by_topic(old) != by_topic(rows)):
             change.put(TargetMemberRecord(group.group_id, each, rows))
     made = group.generation_id, int(turn.now * 1000)
     change.put(TargetAssignmentRecord(group.group_id, made))
