@@ -62,6 +62,7 @@ class Member(Worker):
         self.wrong: str | None = None
         self.told = 0
         self.records: list[Record] = []
+        self.work: list[Line] = []  # consumed batches and commits
         self.produced = 0
         # Every assignment that it has reported, with the reason.
         self.changes: list[tuple[str, frozenset[int]]] = []
@@ -123,6 +124,8 @@ class Member(Worker):
     def take(self, line: Line) -> None:
         """Updates what is known of it."""
         event = line.event
+        if line.kind in {"consumed", "committed"}:
+            self.work.append(line)
         if line.kind == "consumed":
             records = [(int(p), int(o), k, v) for p, o, k, v in event["records"]]
             self.records += records
