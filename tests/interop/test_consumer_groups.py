@@ -34,11 +34,7 @@ FRANZ = pytest.param(FRANZ_GO, marks=pytest.mark.interop)
 
 
 def _each(*libraries: ParameterSet) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(
-        "library",
-        libraries,
-        ids=[library.name for each in libraries for library in each.values],
-    )
+    return pytest.mark.parametrize("library", libraries, ids=lambda each: each.name)
 
 
 @_each(*LIBRARIES, FRANZ)
