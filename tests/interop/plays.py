@@ -129,33 +129,38 @@ def static_members(scene: Scene) -> None:
     static_restart_resumes(scene)
 
 
-def group_that_migrates(scene: Scene) -> None:
+def group_that_migrates(scene: Scene, *libraries: Library) -> None:
     """Members of the one protocol replace those of the other, there and back.
 
-    KIP-848: the group is never without members, and no record is lost.
+    KIP-848: the group is never without members, no record is lost, and none comes again
+    after its commit. There is one member of each library, or two of the scene's.
     """
     scene.produce(300)
     scene.protocol = None
-    old = [scene.start(f"classic-{number}") for number in range(2)]
+    old = [
+        (library, scene.start(f"classic-{number}", library))
+        for number, library in enumerate(libraries or [None, None])
+    ]
     scene.until_settled()
     scene.until_consumed()
     for protocol, name in (("consumer", "consumer"), (None, "again")):
         scene.protocol = protocol
         new = []
-        for number, leaving in enumerate(old):
+        for number, (library, leaving) in enumerate(old):
             scene.produce(100)
-            new.append(scene.start(f"{name}-{number}"))
+            new.append((library, scene.start(f"{name}-{number}", library)))
             scene.until_settled()
             scene.produce(100)
             scene.close(leaving)
             scene.until_settled()
         scene.until_consumed()
         old = new
-    assert scene.sent == 1100
+    assert scene.sent == 300 + 400 * len(old)
     scene.until_committed()
     owners_are_alone(scene)
     records_are_whole(scene)
-    scene.close(*scene.members)
+    scene.close(*scene.members)  # so that each has reported its last commit
+    commits_are_kept(scene)
 
 
 def static_consumers(scene: Scene) -> None:
@@ -269,3 +274,26 @@ def records_are_whole(scene: Scene) -> None:
             assert places.setdefault((partition, offset), key) == key
     assert len(places) == scene.sent
     assert set(places.values()) == {f"key-{number}" for number in range(scene.sent)}
+
+
+def commits_are_kept(scene: Scene) -> None:
+    """No record came, and no offset was committed, a second time after its commit."""
+    committed = dict.fromkeys(range(scene.partitions), 0)
+    steps = [
+        (line.at_ns, each.name, line) for each in scene.everybody for line in each.work
+    ]
+    for _at_ns, name, line in sorted(steps, key=lambda step: step[0]):
+        if line.kind == "consumed":
+            for partition, offset, key, _value in line.event["records"]:
+                assert offset >= committed[partition], (
+                    f"{name} got {key} of partition {partition} at {offset}, "
+                    f"which had been committed up to {committed[partition]}"
+                )
+            continue
+        for partition, end in line.event["offsets"]:
+            assert end > committed[partition], (
+                f"{name} committed {end} of partition {partition} "
+                f"after {committed[partition]}"
+            )
+            committed[partition] = end
+    assert sum(committed.values()) == scene.sent

@@ -62,6 +62,7 @@ class Member(Worker):
         self.wrong: str | None = None
         self.told = 0
         self.records: list[Record] = []
+        self.work: list[Line] = []  # consumed batches and commits
         self.produced = 0
         # Every assignment that it has reported, with the reason.
         self.changes: list[tuple[str, frozenset[int]]] = []
@@ -123,14 +124,11 @@ class Member(Worker):
     def take(self, line: Line) -> None:
         """Updates what is known of it."""
         event = line.event
-        if line.kind == "consumed":
-            records = [(int(p), int(o), k, v) for p, o, k, v in event["records"]]
-            self.records += records
-            places = sorted({each[0] for each in records})
-            self._note(f"< consumed {len(records)} of partitions {places}")
+        self.said.add(line.kind)
+        if line.kind in {"consumed", "committed"}:
+            self._take_work(line)
             return
         self._note(f"< {event}")
-        self.said.add(line.kind)
         match line.kind:
             case "owns":
                 self._own(line)
@@ -148,6 +146,16 @@ class Member(Worker):
                 self.reads.append((line.at_ns, line.kind, frozenset()))
             case "error":
                 self.wrong = event["text"]
+
+    def _take_work(self, line: Line) -> None:
+        self.work.append(line)
+        if line.kind == "committed":
+            self._note(f"< {line.event}")
+            return
+        records = [(int(p), int(o), k, v) for p, o, k, v in line.event["records"]]
+        self.records += records
+        places = sorted({each[0] for each in records})
+        self._note(f"< consumed {len(records)} of partitions {places}")
 
     def _own(self, line: Line) -> None:
         why = line.event["why"]

@@ -28,8 +28,8 @@ Commands:
         patient: the broker may be away at any time; pace: pause between two polls;
         wait is fetch.max.wait.ms (Python only, and not librdkafka's)
         protocol: of a consumer group (KIP-848); the assignor is the broker's, and so
-        are session timeout and heartbeat interval (confluent-kafka and kafka-clients
-        only)
+        are session timeout and heartbeat interval (kohort, confluent-kafka,
+        kafka-clients and franz-go only)
     produce bootstrap= topic= first= count= [request=]
         send records first .. first+count-1: key `key-N`, value `value-N`, placed by the
         library's own partitioner; delivery takes at most four times `request`
@@ -234,6 +234,13 @@ class Join:
             chosen["retry_backoff_ms"] = RETRY_MS
         if self.out:
             chosen["isolation_level"] = "read_committed"
+        if self.is_consumer:
+            chosen["group_protocol"] = "consumer"
+            chosen["group_remote_assignor"] = assignor
+        else:
+            chosen["session_timeout_ms"] = self.session_ms
+            chosen["heartbeat_interval_ms"] = self.heartbeat_ms
+            chosen["partition_assignment_strategy"] = [assignor]
         return {
             **chosen,
             "bootstrap_servers": self.bootstrap,
@@ -242,9 +249,6 @@ class Join:
             "group_instance_id": self.instance,
             "auto_offset_reset": self.reset,
             "enable_auto_commit": self.is_auto,
-            "session_timeout_ms": self.session_ms,
-            "heartbeat_interval_ms": self.heartbeat_ms,
-            "partition_assignment_strategy": [assignor],
         }
 
 

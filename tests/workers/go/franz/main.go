@@ -24,6 +24,8 @@ var balancers = map[string]func() kgo.GroupBalancer{
 	"roundrobin":         kgo.RoundRobinBalancer,
 	"sticky":             kgo.StickyBalancer,
 	"cooperative-sticky": kgo.CooperativeStickyBalancer,
+	// In a consumer group: the library asks for the broker's uniform assignor by this one.
+	"uniform": kgo.StickyBalancer,
 }
 
 type member struct {
@@ -95,6 +97,9 @@ func join(wanted lines.Join) (lines.Member, error) {
 		kgo.OnPartitionsAssigned(m.changed("assigned", true)),
 		kgo.OnPartitionsRevoked(m.changed("revoked", false)),
 		kgo.OnPartitionsLost(m.changed("lost", false)),
+	}
+	if wanted.IsConsumer {
+		options = append(options, kgo.ServerSideBalancer())
 	}
 	if wanted.Service != "auto" {
 		options = append(options, kgo.DisableAutoCommit())

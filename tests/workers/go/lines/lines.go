@@ -23,8 +23,9 @@ type Join struct {
 
 	Poll, Request time.Duration // 0: the library's own
 
-	Service string // after, before, late, released, never, auto
-	Latest  bool   // auto.offset.reset
+	Service    string // after, before, late, released, never, auto
+	Latest     bool   // auto.offset.reset
+	IsConsumer bool   // of a consumer group (KIP-848)
 
 	Out   string // a transactional program copies to this topic
 	Abort int    // every so many transactions
@@ -229,19 +230,20 @@ func closed(member Member) error {
 
 func joinOf(bootstrap []string, words map[string]string) Join {
 	return Join{
-		Bootstrap: bootstrap,
-		Topic:     words["topic"],
-		Group:     words["group"],
-		Client:    words["client"],
-		Assignor:  words["assignor"],
-		Instance:  words["instance"],
-		Session:   milliseconds(words["session"]),
-		Heartbeat: milliseconds(words["heartbeat"]),
-		Poll:      optional(words["poll"]),
-		Request:   optional(words["request"]),
-		Service:   orElse(words["service"], "after"),
-		Latest:    words["reset"] == "latest",
-		Out:       words["out"],
-		Abort:     integer(orElse(words["abort"], "0")),
+		Bootstrap:  bootstrap,
+		Topic:      words["topic"],
+		Group:      words["group"],
+		Client:     words["client"],
+		Assignor:   words["assignor"],
+		Instance:   words["instance"],
+		Session:    milliseconds(words["session"]),
+		Heartbeat:  milliseconds(words["heartbeat"]),
+		Poll:       optional(words["poll"]),
+		Request:    optional(words["request"]),
+		Service:    orElse(words["service"], "after"),
+		Latest:     words["reset"] == "latest",
+		IsConsumer: words["protocol"] == "consumer",
+		Out:        words["out"],
+		Abort:      integer(orElse(words["abort"], "0")),
 	}
 }
