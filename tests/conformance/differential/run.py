@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tests.conformance.differential import (
+    consumer_steps,
     group_steps,
     log_steps,
     report,
     transaction_steps,
 )
+from tests.conformance.differential.consumer_side import ConsumerSide
 from tests.conformance.differential.group_side import GroupSide, make_topics
 from tests.conformance.differential.judge import Finding, Judge
 from tests.conformance.differential.lockstep import SLOW, MakeSide
@@ -34,6 +36,8 @@ NAMES = 48
 """Names that surely use each partition of the brokers' internal topics."""
 SIDES: dict[str, MakeSide] = {
     "groups": GroupSide,
+    "consumers": ConsumerSide,
+    "mixed": ConsumerSide,
     "log": LogSide,
     "transactions": TransactionSide,
 }
@@ -46,6 +50,8 @@ def made(seed: int, profile: Profile) -> Steps:
         return log_steps.sequence(rng)
     if profile.makes == "transactions":
         return transaction_steps.sequence(rng)
+    if profile.makes in ("consumers", "mixed"):
+        return consumer_steps.sequence(rng, profile)
     return group_steps.sequence(rng, profile)
 
 
