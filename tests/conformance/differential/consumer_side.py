@@ -3,12 +3,14 @@
 Kafka does some work after the answer to a request. What a heartbeat shows depends on
 it, so `state`, after each step, first waits until it is done:
 
-* The group coordinator hears of changed topics later than Metadata shows them. All groups
-  are in one partition of `__consumer_offsets`, which has one image of the topics. So
+* The group coordinator hears of changed topics later than Metadata shows them. All
+  groups are in one partition of `__consumer_offsets`, with one image of the topics. So
   when the member of another group (`Probe`) has all partitions of the topics, and no
   others, every group has them.
 * Another thread matches patterns. It is one thread, and takes them in order; so when
   another group has the topics of its new pattern, the patterns before are matched, too.
+* EndTxn is answered before the offsets of the transaction are committed. The state
+  CompleteCommit or CompleteAbort follows that.
 * Assignors run in the heartbeats themselves, as
   `group.consumer.assignment.interval.ms=0` and
   `group.consumer.assignor.offload.enable=false`.
@@ -36,12 +38,14 @@ from tests.conformance.consumer_protocol import (
 from tests.conformance.differential.consumer_steps import (
     LEAST,
     MOST,
+    RANGE,
     TOPICS,
     UNKNOWN,
     pattern_of,
 )
-from tests.conformance.differential.group_side import TOPICS as COMMON_TOPICS
 from tests.conformance.differential.group_side import MADE_UP, Actor, GroupSide
+from tests.conformance.differential.group_side import TOPICS as COMMON_TOPICS
+from tests.conformance.differential.offset_transactions import OffsetTransactions
 from tests.conformance.differential.request import Request
 from tests.conformance.differential.sequence import Step
 from tests.conformance.env import Stage
@@ -109,6 +113,7 @@ class ConsumerSide(GroupSide):
         self._probe = Probe(self, f"{self.group}-probe")
         self._probes = 0
         self._has_patterns = False
+        self._transactions = OffsetTransactions(self.env, self.ask)
         self._sent: list[Request] = []
         self._members: list[str] = []
 
@@ -205,8 +210,9 @@ class ConsumerSide(GroupSide):
 
     def _beat(self, actor: Process, step: Step) -> Request:
         """A heartbeat; fields that the step lacks are those that have not changed."""
-        joins = step.get("joins", False)
         own_id = step.get("id", "own") == "own"
+        is_out = own_id and actor.generation < 0 and not step.get("generation")
+        joins = step.get("joins", False) or is_out
         if own_id and not actor.member_id:
             actor.ids += 1
             # A `.` comes after the `-` of the ids that brokers make.
@@ -238,10 +244,12 @@ class ConsumerSide(GroupSide):
             "server_assignor": step.get("assignor"),
             "topic_partitions": None if owned is None else _rows(owned),
         }
+        if joins:
+            fields["topic_partitions"] = fields["topic_partitions"] and []
         if joins and names is None:
             fields["subscribed_topic_names"] = self._named(["x"])
-        if joins and not own_id and self._is_range:
-            fields["server_assignor"] = "range"
+        if joins and self._is_range:
+            fields["server_assignor"] = step.get("assignor") or RANGE
         return Request(actor.name, "ConsumerGroupHeartbeat", version, fields)
 
     def _quit(self, actor: Process, step: Step) -> Request:
@@ -277,7 +285,8 @@ class ConsumerSide(GroupSide):
         assert isinstance(actor, Process)
         match step.get("generation"):
             case "previous":
-                return actor.previous
+                known = actor.previous > 0
+                return actor.previous if known else actor.generation - 1
             case "least":
                 return LEAST
             case "most":
@@ -329,6 +338,14 @@ class ConsumerSide(GroupSide):
         request.fields["topics"] = topics
         return request
 
+    def _transact(self, actor: Actor, step: Step) -> Request:
+        """Offsets in a transaction; the first time the actor gets a producer id."""
+        offsets = self._consumer_commit(actor, step).fields
+        return self._transactions.next(actor.name, step["version"], offsets)
+
+    def _end(self, actor: Actor, step: Step) -> Request | None:
+        return self._transactions.end(actor.name, is_commit=step["commits"])
+
     def _consumer_fetch(self, actor: Actor, step: Step) -> Request:
         named = self._brings(actor, step)
         topics = None
@@ -365,6 +382,8 @@ class ConsumerSide(GroupSide):
             if body is not None:
                 self._heard(request, body)
             return
+        if request.api in ("InitProducerId", "EndTxn") and body is not None:
+            self._transactions.answered(body)
         super().answered(request, body)
         actor = self.actors[request.who]
         if request.api == "JoinGroup" and body and not int(body["error_code"]):
@@ -470,6 +489,7 @@ class ConsumerSide(GroupSide):
         calls = [each.call for each in self._sent if each.call is not None]
         for call in calls:
             await call.wait()
+        await self._transactions.until_written()
         if not self._is_known:
             await self._learn_topics()
             self._is_known = True

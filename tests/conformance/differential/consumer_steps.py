@@ -72,13 +72,16 @@ PATTERNS = [
 ]
 INVALID_PATTERNS = ["[", "(", "*", "(?!{x})", r"\1", "x**", "x{{1001}}", "a{{2,1}}"]
 
-_CONSUMER = ("go_on", "beat", "quit", "consumer_commit", "consumer_fetch")
-_CLASSIC = ("advance", "join", "sync", "heartbeat", "leave", "consumer_commit")
-_ANY = ("batch", "consumer_fetch", "describe", "offset_delete", "delete", "list")
+_CONSUMER = ("go_on", "beat", "quit")
+_CLASSIC = ("advance", "join", "sync", "heartbeat", "leave")
+_ANY = (
+    *("consumer_commit", "consumer_fetch", "transact", "end", "offset_delete"),
+    *("batch", "describe", "delete", "list", "restart", "together"),
+)
 _SHARED = ("heartbeat", "leave", "batch", "delete", "restart", "offset_delete")
 """Kinds of steps that are those of groups of the classic protocol."""
 _TOPIC = ("create", "grow", "drop")
-_NEVER_TOGETHER = {*_TOPIC, "together", "restart"}
+_NEVER_TOGETHER = {*_TOPIC, "transact", "end", "together", "restart"}
 
 
 def sequence(rng: random.Random, profile: Profile) -> Sequence:
@@ -107,8 +110,8 @@ def sequence(rng: random.Random, profile: Profile) -> Sequence:
     def step(rng: random.Random, but: Collection[str] = ()) -> Step:
         actor = rng.choice(actors)
         is_classic = (actor in classic) ^ (bool(classic) and rng.random() < 0.05)
-        among = {*(_CLASSIC if is_classic else _CONSUMER), *_ANY, "restart"}
-        among |= {"together"} if is_quick else {"together", *_TOPIC}
+        among = {*(_CLASSIC if is_classic else _CONSUMER), *_ANY}
+        among |= set() if is_quick else {*_TOPIC}
         but = {*but, *(_NEVER_TOGETHER if but else ())}
         return kinds.step(rng, one(actor), sorted(among), but)
 
@@ -150,7 +153,7 @@ def _kinds(
     pattern = one(*PATTERNS, *INVALID_PATTERNS) if has_patterns else one(None)
     of_epoch = {
         "generation": often(
-            {0: 16, "previous": 3, -1: 1, 1: 1, "none": 1, "least": 0.3, "most": 0.3}
+            {0: 16, "previous": 6, -1: 1, 1: 1, "none": 1, "least": 0.3, "most": 0.3}
         )
     }
     joining = {
@@ -167,6 +170,11 @@ def _kinds(
         "topics": one(topics[:2]),
         "form": one(1 if is_cooperative else 0),
     }
+    commit = (
+        identity(some)
+        | of_epoch
+        | {"*": _commit, "topics": one(*usual, *usual, [*topics, UNKNOWN])}
+    )
     any_names = maybe(0.3, names)
     return {
         **{name: member[name] for name in _SHARED},
@@ -210,23 +218,20 @@ def _kinds(
             joins=often({True: 2, False: 8}),
         ),
         "quit": kind(
-            6, identity(some), version=one(0, 1, 1), away=often({True: 4, False: 6})
+            4, identity(some), version=one(0, 1, 1), away=often({True: 4, False: 6})
         ),
         "consumer_commit": kind(
-            8,
-            identity(some),
-            of_epoch,
-            {"*": _commit},
-            version=often({10: 4, 9: 5, 8: 1, 5: 0.5, 2: 0.5}),
-            topics=names,
+            10, commit, version=often({10: 4, 9: 5, 8: 1, 5: 0.5, 2: 0.5})
         ),
+        "transact": kind(2, commit, version=often({5: 8, 3: 1, 0: 0.5})),
+        "end": kind(1.5, commits=one(True, True, False)),
         "consumer_fetch": kind(
             5,
             identity(some),
             of_epoch,
             version=often({10: 3, 9: 6, 8: 2, 7: 1, 5: 1, 1: 1}),
             anonymous=one(True, False),
-            topics=maybe(0.6, names),
+            topics=maybe(0.6, one(*usual, [*topics, UNKNOWN], [])),
             partitions=one([0], [0, 1], [9, 1], []),
             stable=one(True, False),
         ),
