@@ -31,6 +31,7 @@ from kohort.broker.coordinator.events import (
     CommitInTransaction,
     CommitOffsets,
     FetchOffsets,
+    Offsets,
 )
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.state import (
@@ -488,7 +489,7 @@ class ConsumerGroup(Group):
 
     # -- offsets
 
-    def validate_offset_commit(self, event: CommitOffsets) -> int:
+    def validate_offset_commit(self, event: CommitOffsets, offsets: Offsets) -> int:
         """Checks the member and its epoch.
 
         An older epoch is valid for partitions that the member has had since that epoch
@@ -503,10 +504,11 @@ class ConsumerGroup(Group):
         if not member.is_classic and event.unknown_group_is_illegal_generation:
             # OffsetCommit before v9 knows no epochs.
             return ErrorCode.UNSUPPORTED_VERSION
-        partitions = zip(event.offsets.topics, event.offsets.partitions, strict=True)
-        return self._validate_epoch(member, epoch, partitions)
+        return self._validate_epoch(member, epoch, offsets)
 
-    def validate_transactional_commit(self, event: CommitInTransaction) -> int:
+    def validate_transactional_commit(
+        self, event: CommitInTransaction, offsets: Offsets
+    ) -> int:
         """The same; old clients name no member (KIP-447)."""
         epoch = event.generation_id
         is_unnamed = not event.member_id and event.group_instance_id is None
@@ -515,15 +517,12 @@ class ConsumerGroup(Group):
         member = self.members.get(event.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        partitions = zip(event.offsets.topics, event.offsets.partitions, strict=True)
-        error = self._validate_epoch(member, epoch, partitions)
+        error = self._validate_epoch(member, epoch, offsets)
         if error == ErrorCode.STALE_MEMBER_EPOCH:
             return ErrorCode.ILLEGAL_GENERATION
         return error
 
-    def _validate_epoch(
-        self, member: Member, epoch: int, partitions: Iterable[tuple[str, int]]
-    ) -> int:
+    def _validate_epoch(self, member: Member, epoch: int, offsets: Offsets) -> int:
         stale = ErrorCode.STALE_MEMBER_EPOCH
         if member.is_classic:
             stale = ErrorCode.ILLEGAL_GENERATION
@@ -531,7 +530,7 @@ class ConsumerGroup(Group):
             return 0
         if epoch > member.epoch:
             return stale
-        for topic, partition in partitions:
+        for topic, partition in zip(offsets.topics, offsets.partitions, strict=True):
             image = self.topics.named(topic)
             topic_id = b"" if image is None else image.topic_id
             since = member.assigned.get(topic_id, {}).get(partition)

@@ -124,8 +124,15 @@ def sequence(rng: random.Random, profile: Profile) -> Sequence:
         "session": TIMER_MS if is_quick else None,
         "range": has_range,
     }
-    timers = played.timers_ms or ((PATTERN_MS,) if has_patterns else ())
-    return Sequence([begin, *played.steps], timers)
+    if not has_patterns:
+        return Sequence([begin, *played.steps], played.timers_ms)
+    steps = [*played.steps]
+    if has_range and not classic and rng.random() < 0.3:
+        # Patterns are matched again, in heartbeats; no session ends meanwhile.
+        alive = rng.sample(actors, rng.randint(1, len(actors)))
+        wait = {"do": "wait", "actor": alive[0], "alive": alive}
+        steps.insert(rng.randint(1, len(steps)), wait)
+    return Sequence([begin, *steps], (PATTERN_MS,))
 
 
 def _classic_actors(

@@ -36,7 +36,7 @@ DELAY_MS = 1500
 _ONE = {
     **profiles.PROFILES["sessions"],
     # Sequences whose consumers' sessions end have groups with a shorter timeout.
-    "group.consumer.session.timeout.ms": "45000",
+    "group.consumer.session.timeout.ms": "60000",
     # Kafka matches patterns in the order of the heartbeats that ask for it.
     "group.coordinator.background.threads": "1",
     # The cache of fetch sessions never fills up, and the cleaner never runs: their
