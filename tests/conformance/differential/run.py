@@ -45,14 +45,18 @@ SIDES: dict[str, MakeSide] = {
 
 def made(seed: int, profile: Profile) -> Steps:
     """The sequence of a seed."""
-    rng = random.Random(seed)
+    return drawn(random.Random(seed), profile)
+
+
+def drawn(rng: random.Random, profile: Profile) -> Steps:
+    """A random sequence."""
     if profile.makes == "log":
         return log_steps.sequence(rng)
     if profile.makes == "transactions":
         return transaction_steps.sequence(rng)
-    if profile.makes in ("consumers", "mixed"):
-        return consumer_steps.sequence(rng, profile)
-    return group_steps.sequence(rng, profile)
+    if profile.makes == "groups":
+        return group_steps.sequence(rng, profile)
+    return consumer_steps.sequence(rng, profile)
 
 
 def say(line: str) -> None:
