@@ -226,7 +226,10 @@ class GroupSide(Side):
         return Request(actor.name, "DeleteGroups", 2, {"groups_names": [self.group]})
 
     def _list(self, actor: Actor, step: Step) -> Request:
-        filters = {"states_filter": step["states"], "types_filter": step["types"]}
+        filters = {
+            "states_filter": step.get("states", []),
+            "types_filter": step.get("types", []),
+        }
         return Request(actor.name, "ListGroups", step["version"], filters)
 
     # -- responses
