@@ -70,7 +70,10 @@ PATTERNS = [
     "",
     "",
 ]
-INVALID_PATTERNS = ["[", "(", "*", "(?!{x})", r"\1", "x**", "x{{1001}}", "a{{2,1}}"]
+INVALID_PATTERNS = [
+    *("[", "(", "*", "(?!{x})", r"\1", r"{x}\C", "x**", "x{{1001}}", "a{{2,1}}"),
+    "(?P<n>{x})|(?<n>{y})",
+]
 
 _CONSUMER = ("go_on", "beat", "quit")
 _CLASSIC = ("advance", "join", "sync", "heartbeat", "leave")
