@@ -1,6 +1,6 @@
-"""Regular expressions of clients, whose cost is bounded.
+r"""Regular expressions of clients, whose cost is bounded.
 
-Kafka uses RE2's port to Java, re2j, which refuses two things that RE2 takes: `\\C`, and
+Kafka uses RE2's port to Java, re2j, which refuses two things that RE2 takes: `\C`, and
 groups of the same name. A match takes time that is linear in the text. But it is also
 linear in the compiled pattern, and repetitions multiply: `(a?){1000}`, five times, took
 80 ms for a text of 200 characters.

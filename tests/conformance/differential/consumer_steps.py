@@ -45,6 +45,8 @@ TOPICS = ["x", "y", "z"]
 UNKNOWN = "unknown"
 RANGE = "range"
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
+SESSION_MS = 25_000
+"""The shortest timer of a sequence without short ones: it takes less than that."""
 PATTERN_MS = 10_000
 """Kafka resolves the patterns of a group at most that often."""
 
@@ -128,7 +130,7 @@ def sequence(rng: random.Random, profile: Profile) -> Sequence:
         "range": has_range,
     }
     if not has_patterns:
-        return Sequence([begin, *played.steps], played.timers_ms)
+        return Sequence([begin, *played.steps], played.timers_ms or (SESSION_MS,))
     steps = [*played.steps]
     if has_range and not classic and rng.random() < 0.3:
         # Patterns are matched again, in heartbeats; no session ends meanwhile.
