@@ -45,12 +45,7 @@ from kohort.broker.coordinator.state import (
 from kohort.broker.coordinator.topics import TopicImage, TopicsImage
 from kohort.broker.notice import Client
 from kohort.broker.runtime.events import TimerKey
-from kohort.broker.runtime.java_hash import (
-    buckets_for,
-    in_buckets,
-    in_timeline,
-    spread,
-)
+from kohort.broker.runtime.java_hash import in_timeline
 from kohort.protocol.consumer import PROTOCOL_TYPE
 from kohort.protocol.errors import ErrorCode
 
@@ -431,10 +426,15 @@ class ConsumerGroup(Group):
             for partition in partitions
         )
 
-    def assignor(self) -> str:
+    def assignor(self, voter: Member | None = None) -> str:
         """The assignor that most members ask for, or else the default one.
 
-        Of several, it is the first one in a HashMap of Kafka's.
+        Of several, it is the first one in a hash table of Kafka's: for a new target
+        assignment another than for a description.
+
+        Args:
+            voter: the member whose heartbeat needs a new target assignment. Kafka has
+                put its vote into a copy of the table; alone, it is the first there.
         """
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -443,7 +443,10 @@ class ConsumerGroup(Group):
                 votes[name] = votes.get(name, 0) + 1
         if not votes:
             return self.default_assignor
-        ordered = in_buckets(votes, spread, buckets_for(len(votes)))
+        ordered = in_timeline(votes, len(votes))
+        newest = None if voter is None else voter.says.server_assignor
+        if newest is not None and votes[newest] == 1:
+            ordered.insert(0, newest)
         return max(ordered, key=votes.__getitem__)
 
     # -- topics

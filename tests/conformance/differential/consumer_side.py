@@ -116,6 +116,8 @@ class ConsumerSide(GroupSide):
         self._transactions = OffsetTransactions(self.env, self.ask)
         self._sent: list[Request] = []
         self._members: list[str] = []
+        # Of member ids, by the first heartbeat that had one.
+        self._instances: dict[str, str] = {}
 
     async def end(self) -> None:
         """Deletes the topics, and closes all connections."""
@@ -248,6 +250,11 @@ class ConsumerSide(GroupSide):
             fields["topic_partitions"] = fields["topic_partitions"] and []
         if joins and names is None:
             fields["subscribed_topic_names"] = self._named(["x"])
+        if joins and fields["instance_id"] is not None:
+            # Kafka never forgets the instance id that a member has had before.
+            fields["instance_id"] = self._instances.setdefault(
+                fields["member_id"], fields["instance_id"]
+            )
         if joins and self._is_range:
             fields["server_assignor"] = step.get("assignor") or RANGE
         return Request(actor.name, "ConsumerGroupHeartbeat", version, fields)
