@@ -200,6 +200,16 @@ def test_assignments_that_cannot_be_taken_over(
     assert a.heartbeat() == 0
 
 
+def test_a_partition_of_two_members_forbids_it() -> None:
+    """Kafka does not expect that; another assignment of the leader is needed."""
+    scene = Mixed(3)
+    a, b = scene.classic_group({"A": [0, 1], "B": [1, 2]})
+    c = scene.consumer("C", "t")
+    assert c.join().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert scene.describe("g").state == "Stable"
+    assert a.heartbeat() == b.heartbeat() == 0
+
+
 def test_a_group_without_a_generation_cannot_be_upgraded() -> None:
     """Its members wait in an initial window; they are told to join again."""
     scene = Mixed(initial_rebalance_delay_ms=3_000)
