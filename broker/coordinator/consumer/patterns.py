@@ -44,11 +44,11 @@ class Resolved(NamedTuple):
     """The patterns of a group that have topics.
 
     Attributes:
-        count: their number.
+        number: how many there are.
         time_ms: when they were last resolved, in ms since the epoch.
     """
 
-    count: int
+    number: int
     time_ms: float
 
 
@@ -79,7 +79,7 @@ def schedule(turn: Turn, group: ConsumerGroup, last: Resolved, *, is_new: bool) 
     if (
         is_new
         or group.has_stale_patterns
-        or len(group.subscribers) != last.count
+        or len(group.subscribers) != last.number
         or now_ms > last.time_ms + interval_ms
     ):
         group.resolves_at = turn.now

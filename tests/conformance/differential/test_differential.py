@@ -54,7 +54,7 @@ def join(actor: str) -> Step:
     return {"do": "join", "actor": actor, **fields}
 
 
-async def judge(profile: Profile = DEFAULT, **small: str) -> Judge:
+async def judge(profile: Profile, small: dict[str, str]) -> Judge:
     """A judge of two coordinators, the second one with other settings."""
     stages = [
         CoordinatorStage(profile.settings),
@@ -80,7 +80,7 @@ def test_a_coordinator_does_not_differ_from_its_like(name: str) -> None:
     profile = PROFILES[name]
 
     async def played() -> None:
-        judging = await judge(profile)
+        judging = await judge(profile, {})
         for seed in range(1, 9):
             assert await judging.look_at(made(seed, profile)) is None
         assert judging.counted[SAME] > 4
@@ -116,7 +116,7 @@ def test_a_difference_is_shortened_and_told() -> None:
     ]
 
     async def found() -> Finding:
-        judging = await judge(**{"group.max.size": "1"})
+        judging = await judge(DEFAULT, {"group.max.size": "1"})
         finding = await judging.look_at(Sequence(steps))
         assert finding is not None
         return await judging.shorten(finding)
@@ -135,7 +135,7 @@ def test_an_outcome_of_requests_sent_together_is_looked_for() -> None:
     together: Step = {"do": "together", "steps": [join("S"), join("T")]}
 
     async def found() -> Finding | None:
-        judging = await judge(**{"group.max.size": "1"})
+        judging = await judge(DEFAULT, {"group.max.size": "1"})
         return await judging.look_at(Sequence([{**together, "actor": "S"}]))
 
     finding = play_at_once(found())

@@ -69,13 +69,13 @@ def test_an_offset_with_too_much_metadata_needs_no_valid_epoch() -> None:
     scene = Scene()
     scene.topic()
     (a,) = scene.settled("A")
-    old = {"generation_id": a.epoch - 1, "member_id": a.member_id}
-    long = "x" * 4_097
-    result = start_commit(scene, [("t", 0, 5, -1, long)], **old).result
+    old, member_id, long = a.epoch - 1, a.member_id, "x" * 4_097
+    rows: list[tuple[str, int, int, int, str | None]] = [("t", 0, 5, -1, long)]
+    result = start_commit(scene, rows, generation_id=old, member_id=member_id).result
     too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert (result.error_code, result.codes) == (0, [too_large])
-    rows = [("t", 0, 5, -1, long), ("t", 1, 5, -1, None)]
-    result = start_commit(scene, rows, **old).result
+    rows.append(("t", 1, 5, -1, None))
+    result = start_commit(scene, rows, generation_id=old, member_id=member_id).result
     assert result.error_code == ErrorCode.STALE_MEMBER_EPOCH
 
 
