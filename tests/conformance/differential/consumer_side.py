@@ -29,7 +29,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.conformance.connection import ScenarioError
 from tests.conformance.consumer_protocol import (
     consumer_assignment,
     consumer_subscription,
@@ -46,17 +45,22 @@ from tests.conformance.differential.consumer_steps import (
 from tests.conformance.differential.group_side import MADE_UP, Actor, GroupSide
 from tests.conformance.differential.group_side import TOPICS as COMMON_TOPICS
 from tests.conformance.differential.offset_transactions import OffsetTransactions
+from tests.conformance.differential.probe import (
+    LEAVES,
+    REBALANCE_MS,
+    Partitions,
+    Probe,
+    check,
+    partitions_of,
+    rows_of,
+)
 from tests.conformance.differential.request import Request
 from tests.conformance.differential.sequence import Step
 from tests.conformance.env import Stage
 from tests.patience import PATIENCE_S
 
-LEAVES, GOES_AWAY = -1, -2
-REBALANCE_MS = 60_000
+GOES_AWAY = -2
 UNKNOWN_TOPIC_ID = uuid.UUID(int=7)
-Partitions = dict[uuid.UUID, list[int]]
-"""Partitions by topic id."""
-
 _LOST = {25, 82, 110}
 """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID and FENCED_MEMBER_EPOCH."""
 _ASSIGNMENTS = {"assignment", "member_assignment"}
@@ -110,7 +114,7 @@ class ConsumerSide(GroupSide):
         self._ids: dict[str, uuid.UUID] = {}
         self._made = 0
         self._is_known = True
-        self._probe = Probe(self, f"{self.group}-probe")
+        self._probe = Probe(self.ask, f"{self.group}-probe")
         self._probes = 0
         self._has_patterns = False
         self._transactions = OffsetTransactions(self.env, self.ask)
@@ -244,7 +248,7 @@ class ConsumerSide(GroupSide):
             "subscribed_topic_names": None if names is None else self._named(names),
             "subscribed_topic_regex": regex,
             "server_assignor": step.get("assignor"),
-            "topic_partitions": None if owned is None else _rows(owned),
+            "topic_partitions": None if owned is None else rows_of(owned),
         }
         if joins:
             fields["topic_partitions"] = fields["topic_partitions"] and []
@@ -425,7 +429,7 @@ class ConsumerSide(GroupSide):
         if body["member_epoch"] != actor.generation:
             actor.previous, actor.generation = actor.generation, body["member_epoch"]
         if body["assignment"] is not None:
-            actor.assigned = _partitions(body)
+            actor.assigned = partitions_of(body)
 
     def told(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
         """The response without other runs' groups, and a topic's configuration."""
@@ -502,7 +506,7 @@ class ConsumerSide(GroupSide):
             self._is_known = True
         if calls and self._has_patterns:
             self._probes += 1
-            probe = Probe(self, f"{self.group}-probe{self._probes}")
+            probe = Probe(self.ask, f"{self.group}-probe{self._probes}")
             await probe.until_matched(COMMON_TOPICS[0])
         self._sent = []
 
@@ -511,7 +515,7 @@ class ConsumerSide(GroupSide):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_S
         while (ids := await self._topic_ids()) is None:
-            _check(loop.time() < deadline, "Metadata does not show the topics")
+            check(loop.time() < deadline, "Metadata does not show the topics")
             await asyncio.sleep(0.01)
         for name, topic_id in ids.items():
             if self._ids.get(name) != topic_id:
@@ -547,81 +551,3 @@ class ConsumerSide(GroupSide):
         for beat, body in zip(beats, await self.ask(*beats), strict=True):
             if beat.api == "ConsumerGroupHeartbeat" and body is not None:
                 self._heard(beat, body)
-
-
-class Probe:
-    """A member of a group beside the one that is compared.
-
-    Args:
-        side: sends its heartbeats.
-        group: its group.
-    """
-
-    def __init__(self, side: ConsumerSide, group: str) -> None:
-        self._side = side
-        self._group = group
-        self._epoch = 0
-        self._assigned: Partitions = {}
-
-    async def until_assigned(self, names: list[str], wanted: Partitions) -> None:
-        """Sends heartbeats until it has these partitions."""
-        await self._until(lambda has: has == wanted, subscribed_topic_names=names)
-
-    async def until_matched(self, topic: str) -> None:
-        """Sends heartbeats until its pattern is matched; then it leaves."""
-        await self._until(bool, subscribed_topic_regex=topic)
-        await self.leave()
-
-    async def leave(self) -> None:
-        """Leaves, if it is in."""
-        if self._epoch:
-            await self._beat(member_epoch=LEAVES)
-
-    async def _until(self, is_done: Any, **subscribed: Any) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE_S
-        while True:
-            body = await self._beat(
-                member_epoch=self._epoch,
-                rebalance_timeout_ms=REBALANCE_MS,
-                topic_partitions=_rows(self._assigned),
-                **subscribed,
-            )
-            if int(body["error_code"]):
-                # A busy machine may let its session end.
-                self._epoch, self._assigned = 0, {}
-                continue
-            self._epoch = body["member_epoch"]
-            self._assigned = _partitions(body) if body["assignment"] else {}
-            if is_done(self._assigned):
-                return
-            _check(loop.time() < deadline, "the coordinator does not know the topics")
-            await asyncio.sleep(0.01)
-
-    async def _beat(self, **fields: Any) -> dict[str, Any]:
-        named = {"group_id": self._group, "member_id": "probe"}
-        unset = {"topic_partitions": None, "subscribed_topic_names": None}
-        if "subscribed_topic_regex" in fields:
-            unset["subscribed_topic_names"] = []  # type: ignore[assignment]
-        request = Request(
-            "watcher", "ConsumerGroupHeartbeat", 1, named | unset | fields
-        )
-        body: dict[str, Any] = (await self._side.ask(request))[0]
-        return body
-
-
-def _rows(partitions: Partitions) -> list[dict[str, Any]]:
-    return [
-        {"topic_id": topic_id, "partitions": each}
-        for topic_id, each in partitions.items()
-    ]
-
-
-def _partitions(body: dict[str, Any]) -> Partitions:
-    rows = body["assignment"]["topic_partitions"]
-    return {row["topic_id"]: sorted(row["partitions"]) for row in rows}
-
-
-def _check(is_so: bool, problem: str) -> None:
-    if not is_so:
-        raise ScenarioError(problem)
