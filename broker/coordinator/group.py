@@ -20,6 +20,7 @@ from kohort.broker.coordinator.events import (
     CommitInTransaction,
     CommitOffsets,
     FetchOffsets,
+    Offsets,
 )
 from kohort.broker.coordinator.state import GroupState
 from kohort.broker.notice import Client, Who
@@ -180,11 +181,18 @@ class Group(ABC):
     # -- offsets
 
     @abstractmethod
-    def validate_offset_commit(self, event: CommitOffsets) -> int:
-        """Returns the error code for a commit of offsets; 0 if it is valid."""
+    def validate_offset_commit(self, event: CommitOffsets, offsets: Offsets) -> int:
+        """Returns the error code for a commit of offsets; 0 if it is valid.
+
+        Args:
+            event: the request.
+            offsets: those of its offsets whose metadata is not too long.
+        """
 
     @abstractmethod
-    def validate_transactional_commit(self, event: CommitInTransaction) -> int:
+    def validate_transactional_commit(
+        self, event: CommitInTransaction, offsets: Offsets
+    ) -> int:
         """Returns the error code for offsets in a transaction; 0 if it is valid."""
 
     def validate_offset_fetch(self, event: FetchOffsets) -> int:

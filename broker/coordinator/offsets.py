@@ -78,7 +78,8 @@ def commit(
     Refusals are answered at once, stored offsets when they are in the log.
     """
     group = groups.get(event.group_id)
-    error = _validate(group, event)
+    wanted, result = without_too_long(settings, event.offsets)
+    error = _validate(group, event, wanted)
     if error or not event.offsets:
         reply = Reply(event.token, _REFUSED[error])
         if error and listening:
@@ -90,7 +91,7 @@ def commit(
         group = make_group(event.group_id, now)
     else:
         group.hear_commit(event.member_id, now, effects)
-    records, change, result = _store(settings, group, event, now, is_new=is_new)
+    records, change = _store(group, event, wanted, now, is_new=is_new)
     if is_new:
         groups[event.group_id] = group
         if not records:
@@ -128,14 +129,15 @@ def only_stores(group: Group | None, event: CommitOffsets) -> TypeGuard[Group]:
         and not group.expire_ms
         and event.retention_ms == -1
         and len(wanted.partitions) > 0
-        and not _validate(group, event)
         and not any(wanted.metadata)
+        and not _validate(group, event, wanted)
     )
 
 
-def _validate(group: Group | None, event: CommitOffsets) -> int:
+def _validate(group: Group | None, event: CommitOffsets, offsets: Offsets) -> int:
+    """Checks a commit; offsets whose metadata is too long are left out, as in Kafka."""
     if group is not None:
-        return group.validate_offset_commit(event)
+        return group.validate_offset_commit(event, offsets)
     if event.generation_id < 0:
         return 0
     if event.unknown_group_is_illegal_generation:
@@ -144,22 +146,20 @@ def _validate(group: Group | None, event: CommitOffsets) -> int:
 
 
 def _store(
-    settings: GroupSettings,
     group: Group,
     event: CommitOffsets,
+    wanted: Offsets,
     now: float,
     *,
     is_new: bool,
-) -> tuple[CommitRecords, GroupChange, CommitResult]:
+) -> tuple[CommitRecords, GroupChange]:
     """Changes the group's offsets, column by column: most commits have several."""
     now_ms = int(now * 1000)
     retention_ms = event.retention_ms
     expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
-    wanted, result = event.offsets, COMMITTED
     texts: Iterable[str] = repeat("", len(wanted))
     has_texts = any(wanted.metadata)
     if has_texts:
-        wanted, result = without_too_long(settings, wanted)
         texts = [text or "" for text in wanted.metadata]
     offsets, expire = group.offsets, group.expire_ms
     keys = keys_of(wanted)
@@ -186,7 +186,7 @@ def _store(
         expire_ms,
         is_plain=not has_texts and expire_ms == -1,
     )
-    return records, change, result
+    return records, change
 
 
 def keys_of(offsets: Offsets) -> tuple[OffsetKey, ...]:
@@ -203,6 +203,8 @@ def without_too_long(
 ) -> tuple[Offsets, CommitResult]:
     """Leaves out offsets whose metadata is too long; each of them gets an error."""
     longest, texts = settings.offset_metadata_max_bytes, wanted.metadata
+    if not any(texts):
+        return wanted, COMMITTED
     refused = [text is not None and is_too_long(text, longest) for text in texts]
     if not any(refused):
         return wanted, COMMITTED

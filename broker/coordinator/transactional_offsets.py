@@ -5,7 +5,11 @@ from __future__ import annotations
 from kohort.broker.coordinator import notices, offsets, pending
 from kohort.broker.coordinator.appends import Changed, GroupChange
 from kohort.broker.coordinator.effects import CommitRecords, CommitResult
-from kohort.broker.coordinator.events import CommitInTransaction, TransactionEnded
+from kohort.broker.coordinator.events import (
+    CommitInTransaction,
+    Offsets,
+    TransactionEnded,
+)
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.offsets import MakeGroup
 from kohort.broker.coordinator.pending import OpenTransactions
@@ -25,7 +29,8 @@ def commit(
     It is no sign of life of a member, as in Kafka: producers send it.
     """
     group = groups.get(event.group_id)
-    error = _validate(group, event)
+    wanted, result = offsets.without_too_long(turn.settings, event.offsets)
+    error = _validate(group, event, wanted)
     if error or not event.offsets:
         if error and turn.listening:
             refusal = notices.commit_refused(group, event, event.offsets, error)
@@ -35,7 +40,7 @@ def commit(
     is_new = group is None
     if group is None:
         group = groups[event.group_id] = make_group(event.group_id, turn.now)
-    records, change, result = _store(turn, group, event, is_new=is_new)
+    records, change = _store(turn, group, event, wanted, is_new=is_new)
     if turn.listening:
         turn.notices += notices.pending_stored(
             group, event, result.codes, is_new=is_new
@@ -51,18 +56,22 @@ def commit(
     turn.reply_after_appends(event.token, result)
 
 
-def _validate(group: Group | None, event: CommitInTransaction) -> int:
+def _validate(group: Group | None, event: CommitInTransaction, wanted: Offsets) -> int:
     if group is not None:
-        return group.validate_transactional_commit(event)
+        return group.validate_transactional_commit(event, wanted)
     return 0 if event.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
 
 
 def _store(
-    turn: Turn, group: Group, event: CommitInTransaction, *, is_new: bool
-) -> tuple[CommitRecords, GroupChange, CommitResult]:
-    """Adds pending offsets, except those whose metadata is too long."""
+    turn: Turn,
+    group: Group,
+    event: CommitInTransaction,
+    wanted: Offsets,
+    *,
+    is_new: bool,
+) -> tuple[CommitRecords, GroupChange]:
+    """Adds pending offsets."""
     now_ms = int(turn.now * 1000)
-    wanted, result = offsets.without_too_long(turn.settings, event.offsets)
     keys = offsets.keys_of(wanted)
     rows = zip(wanted.offsets, wanted.leader_epochs, wanted.metadata, strict=True)
     entries = [(offset, epoch, text or "", now_ms) for offset, epoch, text in rows]
@@ -82,7 +91,7 @@ def _store(
         is_plain=not any(wanted.metadata),
         producer=(event.producer_id, event.producer_epoch),
     )
-    return records, change, result
+    return records, change
 
 
 def ended(

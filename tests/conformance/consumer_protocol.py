@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 
 def consumer_subscription(
@@ -32,6 +33,26 @@ def consumer_subscription(
 def consumer_assignment(partitions: dict[str, list[int]]) -> bytes:
     """ConsumerProtocolAssignment, version 0: what a leader gives a consumer."""
     return struct.pack(">h", 0) + _partitions(partitions) + struct.pack(">i", -1)
+
+
+def read_assignment(data: bytes) -> list[dict[str, Any]] | None:
+    """The topics and partitions of ConsumerProtocolAssignment; None if it is none."""
+    try:
+        _, count = struct.unpack_from(">hi", data)
+        offset, rows = 6, []
+        for _ in range(count):
+            (size,) = struct.unpack_from(">h", data, offset)
+            topic = data[offset + 2 : offset + 2 + size].decode()
+            offset += 2 + size
+            (length,) = struct.unpack_from(">i", data, offset)
+            partitions = struct.unpack_from(f">{length}i", data, offset + 4)
+            offset += 4 + 4 * length
+            rows.append({"name": topic, "partitions": [*partitions]})
+        if offset + 4 == len(data):
+            return rows
+    except (struct.error, UnicodeDecodeError):
+        pass
+    return None
 
 
 def _partitions(by_topic: dict[str, list[int]]) -> bytes:

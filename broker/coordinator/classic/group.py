@@ -18,7 +18,11 @@ from kohort.broker.coordinator.effects import (
     MemberRows,
     SyncResult,
 )
-from kohort.broker.coordinator.events import CommitInTransaction, CommitOffsets
+from kohort.broker.coordinator.events import (
+    CommitInTransaction,
+    CommitOffsets,
+    Offsets,
+)
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
@@ -468,8 +472,9 @@ class ClassicGroup(Group):
 
     # -- offsets and deletion
 
-    def validate_offset_commit(self, event: CommitOffsets) -> int:
+    def validate_offset_commit(self, event: CommitOffsets, offsets: Offsets) -> int:
         """Checks the member and its generation; an Empty group takes any commit."""
+        del offsets
         generation_id = event.generation_id
         if generation_id < 0 and self.state is EMPTY:
             return 0
@@ -482,8 +487,11 @@ class ClassicGroup(Group):
             return ErrorCode.REBALANCE_IN_PROGRESS
         return 0
 
-    def validate_transactional_commit(self, event: CommitInTransaction) -> int:
+    def validate_transactional_commit(
+        self, event: CommitInTransaction, offsets: Offsets
+    ) -> int:
         """Checks the member; old clients send none (KIP-447), in any state."""
+        del offsets
         generation_id = event.generation_id
         if generation_id < 0 and (
             self.state is EMPTY

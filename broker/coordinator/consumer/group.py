@@ -31,6 +31,7 @@ from kohort.broker.coordinator.events import (
     CommitInTransaction,
     CommitOffsets,
     FetchOffsets,
+    Offsets,
 )
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.state import (
@@ -44,12 +45,7 @@ from kohort.broker.coordinator.state import (
 from kohort.broker.coordinator.topics import TopicImage, TopicsImage
 from kohort.broker.notice import Client
 from kohort.broker.runtime.events import TimerKey
-from kohort.broker.runtime.java_hash import (
-    buckets_for,
-    in_buckets,
-    in_timeline,
-    spread,
-)
+from kohort.broker.runtime.java_hash import in_timeline
 from kohort.protocol.consumer import PROTOCOL_TYPE
 from kohort.protocol.errors import ErrorCode
 
@@ -430,10 +426,15 @@ class ConsumerGroup(Group):
             for partition in partitions
         )
 
-    def assignor(self) -> str:
+    def assignor(self, voter: Member | None = None) -> str:
         """The assignor that most members ask for, or else the default one.
 
-        Of several, it is the first one in a HashMap of Kafka's.
+        Of several, it is the first one in a hash table of Kafka's: for a new target
+        assignment another than for a description.
+
+        Args:
+            voter: the member whose heartbeat needs a new target assignment. Kafka has
+                put its vote into a copy of the table; alone, it is the first there.
         """
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -442,7 +443,10 @@ class ConsumerGroup(Group):
                 votes[name] = votes.get(name, 0) + 1
         if not votes:
             return self.default_assignor
-        ordered = in_buckets(votes, spread, buckets_for(len(votes)))
+        ordered = in_timeline(votes, len(votes))
+        newest = None if voter is None else voter.says.server_assignor
+        if newest is not None and votes[newest] == 1:
+            ordered.insert(0, newest)
         return max(ordered, key=votes.__getitem__)
 
     # -- topics
@@ -488,7 +492,7 @@ class ConsumerGroup(Group):
 
     # -- offsets
 
-    def validate_offset_commit(self, event: CommitOffsets) -> int:
+    def validate_offset_commit(self, event: CommitOffsets, offsets: Offsets) -> int:
         """Checks the member and its epoch.
 
         An older epoch is valid for partitions that the member has had since that epoch
@@ -503,10 +507,11 @@ class ConsumerGroup(Group):
         if not member.is_classic and event.unknown_group_is_illegal_generation:
             # OffsetCommit before v9 knows no epochs.
             return ErrorCode.UNSUPPORTED_VERSION
-        partitions = zip(event.offsets.topics, event.offsets.partitions, strict=True)
-        return self._validate_epoch(member, epoch, partitions)
+        return self._validate_epoch(member, epoch, offsets)
 
-    def validate_transactional_commit(self, event: CommitInTransaction) -> int:
+    def validate_transactional_commit(
+        self, event: CommitInTransaction, offsets: Offsets
+    ) -> int:
         """The same; old clients name no member (KIP-447)."""
         epoch = event.generation_id
         is_unnamed = not event.member_id and event.group_instance_id is None
@@ -515,15 +520,12 @@ class ConsumerGroup(Group):
         member = self.members.get(event.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        partitions = zip(event.offsets.topics, event.offsets.partitions, strict=True)
-        error = self._validate_epoch(member, epoch, partitions)
+        error = self._validate_epoch(member, epoch, offsets)
         if error == ErrorCode.STALE_MEMBER_EPOCH:
             return ErrorCode.ILLEGAL_GENERATION
         return error
 
-    def _validate_epoch(
-        self, member: Member, epoch: int, partitions: Iterable[tuple[str, int]]
-    ) -> int:
+    def _validate_epoch(self, member: Member, epoch: int, offsets: Offsets) -> int:
         stale = ErrorCode.STALE_MEMBER_EPOCH
         if member.is_classic:
             stale = ErrorCode.ILLEGAL_GENERATION
@@ -531,7 +533,7 @@ class ConsumerGroup(Group):
             return 0
         if epoch > member.epoch:
             return stale
-        for topic, partition in partitions:
+        for topic, partition in zip(offsets.topics, offsets.partitions, strict=True):
             image = self.topics.named(topic)
             topic_id = b"" if image is None else image.topic_id
             since = member.assigned.get(topic_id, {}).get(partition)

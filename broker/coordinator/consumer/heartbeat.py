@@ -151,10 +151,11 @@ class Before:
         stated: its subscription and client.
         assigned: its partitions.
         is_new: whether it has come with this heartbeat.
+        is_renamed: whether it has had another instance id, or none.
         replaced: the static member whose place it takes; None if there is none.
     """
 
-    __slots__ = ("assigned", "is_new", "replaced", "stated")
+    __slots__ = ("assigned", "is_new", "is_renamed", "replaced", "stated")
 
     def __init__(
         self,
@@ -162,11 +163,13 @@ class Before:
         assigned: Epochs | None = None,
         *,
         is_new: bool = False,
+        is_renamed: bool = False,
         replaced: Member | None = None,
     ) -> None:
         self.stated = stated
         self.assigned: Epochs = assigned or {}
         self.is_new = is_new
+        self.is_renamed = is_renamed
         self.replaced = replaced
 
 
@@ -207,7 +210,7 @@ def _static_member(
         known = group.members.get(member_id)
         if known is None:
             return Before(is_new=True)
-        return Before(known.says, known.assigned)
+        return Before(known.says, known.assigned, is_renamed=True)
     if member.epoch != AWAY and not member.is_classic:
         message = (
             f"Static member {member_id} with instance id {instance_id} cannot join the"
@@ -330,14 +333,21 @@ def advance(
         has_other_topics: whether its subscription has changed.
     """
     turn, group = change.turn, change.group
-    if target.is_due(turn, group):
+    is_due = target.is_due(turn, group)
+    if is_due:
         refusal = change.begin(("target", change.bumped_by))
         if refusal is not None:
             return refusal
         old = None if before.replaced is None else before.replaced.member_id
         target.compute(change, member_id, is_new=before.is_new, replaced=old)
-    member = group.members[member_id]
-    return reconcile.reconcile(change, member, owned, has_other_topics=has_other_topics)
+    return reconcile.reconcile(
+        change,
+        group.members[member_id],
+        owned,
+        has_other_topics=has_other_topics,
+        # As in Kafka, which looks for the target of the member with the instance id.
+        has_target=is_due or not before.is_renamed,
+    )
 
 
 def _is_full(event: ConsumerHeartbeat) -> bool:

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.broker.coordinator.consumer import regex
 from kohort.broker.coordinator.consumer.cause import Cause, Refusal
@@ -41,26 +41,40 @@ def validate(pattern: str) -> Refusal | None:
     return None
 
 
-def resolved_ms(group: ConsumerGroup) -> float:
-    """The time when the patterns were last resolved, in ms since the epoch."""
+class Resolved(NamedTuple):
+    """The patterns of a group that have topics.
+
+    Attributes:
+        number: how many there are.
+        time_ms: when they were last resolved, in ms since the epoch.
+    """
+
+    number: int
+    time_ms: float
+
+
+def resolved(group: ConsumerGroup) -> Resolved:
+    """Returns the patterns of a group that have topics."""
     for pattern in group.patterns.values():
-        return pattern.time_ms
-    return float("-inf")
+        return Resolved(len(group.patterns), pattern.time_ms)
+    return Resolved(0, float("-inf"))
 
 
-def schedule(turn: Turn, group: ConsumerGroup, last_ms: float, *, is_new: bool) -> None:
+def schedule(turn: Turn, group: ConsumerGroup, last: Resolved, *, is_new: bool) -> None:
     """Has the group's patterns resolved after this turn, if that is necessary.
 
     Args:
         turn: that of a heartbeat.
         group: the group.
-        last_ms: `resolved_ms` before the heartbeat, which may have given up a pattern.
+        last: those resolved before the heartbeat, which may have given up a pattern.
+            Kafka counts them: with one pattern less and another one more than before it
+            waits for the next heartbeat.
         is_new: whether its pattern is new to the group.
     """
     if not group.subscribers or group.resolves_at is not None:
         return
     now_ms = int(turn.now * 1000)
-    if now_ms <= last_ms + _PAUSE_MS:
+    if now_ms <= last.time_ms + _PAUSE_MS:
         return
     if group.is_refused(_WORK, group.generation_id, turn.now):
         return
@@ -68,8 +82,8 @@ def schedule(turn: Turn, group: ConsumerGroup, last_ms: float, *, is_new: bool) 
     if (
         is_new
         or group.has_stale_patterns
-        or group.subscribers.keys() != group.patterns.keys()
-        or now_ms > last_ms + interval_ms
+        or len(group.subscribers) != last.number
+        or now_ms > last.time_ms + interval_ms
     ):
         group.resolves_at = turn.now
         turn.arm(("regex", group.group_id), turn.now)

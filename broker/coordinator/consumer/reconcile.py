@@ -26,7 +26,7 @@ from kohort.broker.coordinator.consumer.member import (
     epochs_of,
     rows_of,
 )
-from kohort.broker.coordinator.effects import CurrentAssignment
+from kohort.broker.coordinator.effects import CurrentAssignment, TopicPartitions
 from kohort.broker.coordinator.events import OwnedPartitions
 from kohort.broker.coordinator.state import RECONCILING
 from kohort.broker.coordinator.turn import Turn
@@ -44,6 +44,7 @@ def reconcile(
     owned: OwnedPartitions | None,
     *,
     has_other_topics: bool,
+    has_target: bool = True,
 ) -> Refusal | None:
     """Takes a member's next step to its target assignment.
 
@@ -52,6 +53,7 @@ def reconcile(
         member: the member.
         owned: the partitions that it owns; None: as in its last heartbeat.
         has_other_topics: whether its subscription has changed.
+        has_target: false if it has to take an empty target assignment.
 
     Returns:
         An error if it has to join again.
@@ -62,7 +64,8 @@ def reconcile(
     refusal = change.begin(("step", member.member_id))
     if refusal is not None:
         return refusal
-    step = _Step(group, member, owned)
+    target = group.targets.get(member.member_id, ()) if has_target else ()
+    step = _Step(group, member, owned, target)
     is_held = group.state is RECONCILING and turn.is_held(group)
     if is_held or turn.lasting.is_member_held(group.group_id, member.member_id):
         # A member that joins needs an epoch; it gets no partitions.
@@ -108,11 +111,16 @@ class _Step:
     """The next step of a member: what it keeps, gives up, and may take."""
 
     def __init__(
-        self, group: ConsumerGroup, member: Member, owned: OwnedPartitions | None
+        self,
+        group: ConsumerGroup,
+        member: Member,
+        owned: OwnedPartitions | None,
+        target: TopicPartitions,
     ) -> None:
         self._group = group
         self._member = member
         self._owned = owned
+        self._target = by_topic(target)
         self._epoch = group.assignment_epoch
         self._topics = group.topic_ids(member)
 
@@ -166,8 +174,7 @@ class _Step:
 
     def _go_on(self, epoch: int) -> CurrentAssignment:
         """Compares the member's partitions with the target."""
-        member, group = self._member, self._group
-        target = by_topic(group.targets.get(member.member_id, ()))
+        member, target = self._member, self._target
         kept: dict[bytes, dict[int, int]] = {}
         revoking: dict[bytes, dict[int, int]] = {}
         for topic, partitions in member.assigned.items():

@@ -75,9 +75,14 @@ def has_rejoined(turn: Turn, group: ConsumerGroup, member: Member) -> None:
         turn.disarm(("join", group.group_id, member.member_id))
 
 
-def wait_for_sync(turn: Turn, group: ConsumerGroup, member: Member) -> None:
-    """Gives a member that has joined its rebalance timeout to sync."""
-    member.sync_by = turn.now + member.says.rebalance_timeout_ms / 1000
+def wait_for_sync(
+    turn: Turn, group: ConsumerGroup, member: Member, timeout_ms: int
+) -> None:
+    """Gives a member that has joined its rebalance timeout to sync.
+
+    As in Kafka, it is that of the request: -1 is over at once.
+    """
+    member.sync_by = turn.now + max(0, timeout_ms) / 1000
     turn.arm(("sync", group.group_id, member.member_id), member.sync_by)
 
 

@@ -59,7 +59,7 @@ def subscribe(
     """
     group = change.group
     old, new = before.subscribed_regex or None, member.regex
-    last_ms = patterns.resolved_ms(group)
+    last = patterns.resolved(group)
     names_changed = member.topics != frozenset(before.subscribed_topics)
     bumps = names_changed
     is_new = False
@@ -74,7 +74,7 @@ def subscribe(
             is_new = True
         elif new in group.patterns:
             bumps = True
-    patterns.schedule(change.turn, group, last_ms, is_new=is_new)
+    patterns.schedule(change.turn, group, last, is_new=is_new)
     if bumps:
         change.bump(cause)
     elif group.is_stale:

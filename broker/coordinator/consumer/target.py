@@ -56,7 +56,7 @@ def compute(
         replaced: the static member whose place it took.
     """
     turn, group = change.turn, change.group
-    assignor = group.assignor()
+    assignor = group.assignor(group.members[member_id])
     specs: dict[str, MemberSpec] = {}
     topics: dict[bytes, TopicImage] = {}
     # Most members subscribe to the same topics.

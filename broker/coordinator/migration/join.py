@@ -125,7 +125,7 @@ def _join(change: Change, event: Join, member_id: str) -> Refusal | None:
     member = group.members[member_id]
     sessions.has_rejoined(turn, group, member)
     sessions.keep_alive(turn, group, member)
-    sessions.wait_for_sync(turn, group, member)
+    sessions.wait_for_sync(turn, group, member, event.rebalance_timeout_ms)
     turn.reply_after_appends(event.token, _result(member))
     return None
 

@@ -63,6 +63,10 @@ class _CustomAssignorError(Exception):
     """A member's assignment has user data, which would be lost."""
 
 
+class _OwnedTwiceError(Exception):
+    """Two members have the same partition. Kafka does not expect that."""
+
+
 def upgrade(
     turn: Turn, groups: Groups, old: Group, new: ConsumerGroup
 ) -> Change | Refusal:
@@ -89,10 +93,10 @@ def upgrade(
     if old.protocol_name is None:
         # As in Kafka, which does not expect it: there has not been a generation.
         return _UNEXPECTED
-    member_ids = [each.member_id for each in old.ordered()]
-    order = in_timeline(member_ids, len(member_ids) - 1)
     try:
-        members = {each: _Upgraded(old, old.members[each], new) for each in order}
+        upgraded = _upgraded(old, new)
+    except _OwnedTwiceError:
+        return _UNEXPECTED
     except _MalformedError as error:
         if not error.is_expected:
             return _UNEXPECTED
@@ -104,6 +108,8 @@ def upgrade(
             " documentation or switch to a default assignor before re-attempting the"
             " upgrade.",
         )
+    order = in_timeline(upgraded, len(upgraded) - 1)
+    members = {each: upgraded[each] for each in order}
     change = Change(turn, groups, new, old, partial(_take_over, turn, old, new))
     change.work = _WORK
     _put(change, members, old.generation_id)
@@ -170,6 +176,20 @@ class _Upgraded:
         epoch = old.generation_id
         rows = [(each, found, [epoch] * len(found)) for each, found in self.target]
         self.current = CurrentAssignment(epoch, epoch, MemberState.STABLE, rows, ())
+
+
+def _upgraded(old: ClassicGroup, new: ConsumerGroup) -> dict[str, _Upgraded]:
+    """Returns the members of a consumer group, in Kafka's order of the old members."""
+    members = {}
+    owned = set()
+    for member in old.ordered():
+        members[member.member_id] = each = _Upgraded(old, member, new)
+        for topic_id, numbers in each.target:
+            for partition in numbers:
+                if (topic_id, partition) in owned:
+                    raise _OwnedTwiceError
+                owned.add((topic_id, partition))
+    return members
 
 
 def _read(decode: Callable[[bytes], Message], data: bytes) -> Message:

@@ -50,13 +50,20 @@ class Actor:
 
 
 class GroupSide(Side):
-    """See `Side`."""
+    """See `Side`.
+
+    Attributes:
+        group: the group.
+        actors: by name.
+        topics: the names of topics of commits, by those in steps.
+    """
 
     def __init__(self, target: Stage) -> None:
         super().__init__(target)
         self.group = self.env.group()
         self.env.symbols.literal(MADE_UP)
         self.actors = {name: Actor(name) for name in ACTORS}
+        self.topics = {name: name for name in TOPICS}
 
     # -- steps
 
@@ -93,6 +100,18 @@ class GroupSide(Side):
             case made_up:
                 return str(made_up)
 
+    def _generation(self, actor: Actor, step: Step) -> int:
+        offset = step.get("generation", 0)
+        return -1 if offset == "none" else actor.generation + int(offset)
+
+    def _metadata(self, actor: Actor, step: Step) -> bytes:
+        """The metadata of each protocol of a JoinGroup."""
+        return meta(step.get("meta", "m"), TOPICS[0])
+
+    def _assignment(self, actor: Actor, step: Step) -> bytes:
+        """The assignment that a leader gives to an actor."""
+        return f"for {actor.name}".encode()
+
     def _brings(self, actor: Actor, step: Step) -> dict[str, Any]:
         """The fields that name a member, in all APIs."""
         instance = step.get("instance", "own")
@@ -100,8 +119,7 @@ class GroupSide(Side):
             instance = actor.instance
         elif instance == "none":
             instance = None
-        offset = step.get("generation", 0)
-        generation = -1 if offset == "none" else actor.generation + int(offset)
+        generation = self._generation(actor, step)
         return {
             "group_id": self.group,
             "member_id": self._has(actor, step),
@@ -124,7 +142,7 @@ class GroupSide(Side):
         fields = self._brings(actor, step)
         if fields["group_instance_id"] and version < 5:
             version = 9
-        data = meta(step.get("meta", "m"), TOPICS[0])
+        data = self._metadata(actor, step)
         fields |= {
             "session_timeout_ms": step["session"],
             "rebalance_timeout_ms": step["rebalance"],
@@ -147,7 +165,7 @@ class GroupSide(Side):
             "protocol_type": "consumer",
             "protocol_name": actor.protocol if protocol == "own" else protocol,
             "assignments": [
-                {"member_id": a.member_id, "assignment": f"for {a.name}".encode()}
+                {"member_id": a.member_id, "assignment": self._assignment(a, step)}
                 for a in self.actors.values()
                 if a.member_id and actor.leads
             ],
@@ -170,7 +188,9 @@ class GroupSide(Side):
         ]
         fields = self._brings(actor, step) | {
             "retention_time_ms": -1,
-            "topics": [{"name": t, "partitions": partitions} for t in TOPICS],
+            "topics": [
+                {"name": t, "partitions": partitions} for t in self.topics.values()
+            ],
         }
         return Request(actor.name, "OffsetCommit", step["version"], fields)
 
@@ -198,7 +218,7 @@ class GroupSide(Side):
 
     def _offset_delete(self, actor: Actor, _: Step) -> Request:
         partitions = [{"partition_index": p} for p in (0, 1)]
-        topics = [{"name": t, "partitions": partitions} for t in TOPICS]
+        topics = [{"name": t, "partitions": partitions} for t in self.topics.values()]
         fields = {"group_id": self.group, "topics": topics}
         return Request(actor.name, "OffsetDelete", 0, fields)
 
@@ -206,7 +226,11 @@ class GroupSide(Side):
         return Request(actor.name, "DeleteGroups", 2, {"groups_names": [self.group]})
 
     def _list(self, actor: Actor, step: Step) -> Request:
-        return Request(actor.name, "ListGroups", step["version"], {})
+        filters = {
+            "states_filter": step.get("states", []),
+            "types_filter": step.get("types", []),
+        }
+        return Request(actor.name, "ListGroups", step["version"], filters)
 
     # -- responses
 

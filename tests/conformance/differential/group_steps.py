@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Collection
 from typing import Any
 
-from tests.conformance.differential.draw import Kinds, kind, maybe, number, often, one
+from tests.conformance.differential.draw import (
+    Draw,
+    Fields,
+    Kinds,
+    kind,
+    maybe,
+    number,
+    often,
+    one,
+)
 from tests.conformance.differential.profiles import TIMER_MS, Profile
 from tests.conformance.differential.sequence import Sequence, Step
 
@@ -19,8 +29,8 @@ METADATA = [0, 0, 0, TOO_LARGE - 1, TOO_LARGE]
 BURST = 5
 """Steps between two waits in which timers fire."""
 
-_NEVER_TOGETHER = {"restart", "together"}
-_GENERATION = often({0: 12, -1: 1, 1: 1, "none": 1})
+NEVER_TOGETHER = {"restart", "together"}
+GENERATION = often({0: 12, -1: 1, 1: 1, "none": 1})
 
 
 def sequence(rng: random.Random, profile: Profile) -> Sequence:
@@ -28,16 +38,41 @@ def sequence(rng: random.Random, profile: Profile) -> Sequence:
     is_quick = rng.random() < profile.quick
     actors = rng.sample(ACTORS, rng.choice([2, 3, 4, 5]))
     rebalance_ms = TIMER_MS if is_quick and rng.random() < 0.7 else 60_000
-    kinds = _kinds(profile, actors, rebalance_ms)
+    kinds = Kinds(
+        **member_kinds(profile, actors, rebalance_ms),
+        fetch=kind(2),
+        together=kind(5, steps=lambda rng: some_of(rng, step)),
+    )
 
-    def step() -> Step:
-        return kinds.step(rng, one(*actors))
+    def step(rng: random.Random, but: Collection[str] = ()) -> Step:
+        return kinds.step(rng, one(*actors), but=but)
 
+    return paced(rng, profile, actors, step, is_quick=is_quick)
+
+
+MakeStep = Callable[..., Step]
+"""``make(rng, but)``: draws a step, of no kind in `but`."""
+
+
+def some_of(rng: random.Random, make: MakeStep) -> list[Step]:
+    """The steps of a step `together`."""
+    return [make(rng, NEVER_TOGETHER) for _ in range(rng.choice([2, 2, 3]))]
+
+
+def paced(
+    rng: random.Random,
+    profile: Profile,
+    actors: list[str],
+    make: MakeStep,
+    *,
+    is_quick: bool,
+) -> Sequence:
+    """A sequence; in a quick one there are waits, in which timers fire."""
     if not is_quick:
-        return Sequence([step() for _ in range(rng.randint(8, 40))])
+        return Sequence([make(rng) for _ in range(rng.randint(8, 40))])
     steps: list[Step] = []
     for _ in range(rng.randint(2, 5)):
-        steps += [step() for _ in range(rng.randint(2, BURST))]
+        steps += [make(rng) for _ in range(rng.randint(2, BURST))]
         # A wait for all timers, except those of members that keep heartbeating.
         alive = rng.sample(actors, rng.randint(0, len(actors)))
         steps.append({"do": "wait", "actor": "".join(alive[:1]), "alive": alive})
@@ -56,7 +91,19 @@ def _commit(rng: random.Random) -> Step:
     return {"partitions": partitions, "metadata": metadata}
 
 
-def _kinds(profile: Profile, actors: list[str], rebalance_ms: int) -> Kinds:
+def identity(some: Draw) -> dict[str, Draw]:
+    """The fields that name a member: in 1 of 4 steps an unusual one."""
+    return {
+        "id": maybe(0.25, one("", "made-up", "old", "other"), "own"),
+        "other": some,
+        "instance": often({"own": 12, "none": 2, "i-S": 1, "i-unknown": 1}),
+    }
+
+
+def member_kinds(
+    profile: Profile, actors: list[str], rebalance_ms: int
+) -> dict[str, tuple[float, Fields]]:
+    """The kinds of steps of members of the classic protocol, and those of any group."""
     some = one(*actors)
     advance: dict[str, Any] = {
         "version": often({0: 1, 1: 1, 3: 3, 4: 2, 5: 2, 7: 1, 8: 2, 9: 8}),
@@ -64,16 +111,11 @@ def _kinds(profile: Profile, actors: list[str], rebalance_ms: int) -> Kinds:
         "session": one(*profile.sessions_ms[:-1]),
         "protocols": one(0),
     }
-    # The member in a request: 1 in 4 is unusual.
-    named: dict[str, Any] = {
-        "id": maybe(0.25, one("", "made-up", "old", "other"), "own"),
-        "other": some,
-        "instance": often({"own": 12, "none": 2, "i-S": 1, "i-unknown": 1}),
-    }
-    of_generation = named | {"generation": _GENERATION}
-    kinds = Kinds(
-        advance=kind(40, advance),
-        join=kind(
+    named = identity(some)
+    of_generation = named | {"generation": GENERATION}
+    return {
+        "advance": kind(40, advance),
+        "join": kind(
             8,
             advance,
             named,
@@ -82,15 +124,15 @@ def _kinds(profile: Profile, actors: list[str], rebalance_ms: int) -> Kinds:
             type=often({"consumer": 20, "connect": 1, "": 1}),
             session=one(*profile.sessions_ms),
         ),
-        sync=kind(
+        "sync": kind(
             5,
             of_generation,
             version=number(0, 5),
             protocol=often({"own": 10, "other": 1, None: 1}),
         ),
-        heartbeat=kind(5, of_generation, version=number(0, 4)),
-        leave=kind(7, named, version=number(0, 5)),
-        batch=kind(
+        "heartbeat": kind(5, of_generation, version=number(0, 4)),
+        "leave": kind(7, named, version=number(0, 5)),
+        "batch": kind(
             2,
             version=number(3, 5),
             members=lambda rng: [
@@ -98,18 +140,14 @@ def _kinds(profile: Profile, actors: list[str], rebalance_ms: int) -> Kinds:
                 for _ in range(rng.randint(1, 3))
             ],
         ),
-        commit=kind(8, of_generation, {"*": _commit}, version=number(2, 9)),
-        fetch=kind(2),
-        offset_delete=kind(3),
-        delete=kind(2),
-        list=kind(0.4, version=number(0, 5)),  # has all groups of the broker
-        restart=kind(3, forgets=often({True: 7, False: 3})),
-        together=kind(
-            5,
-            steps=lambda rng: [
-                kinds.step(rng, some, but=_NEVER_TOGETHER)
-                for _ in range(rng.choice([2, 2, 3]))
-            ],
+        "commit": kind(8, of_generation, {"*": _commit}, version=number(2, 9)),
+        "offset_delete": kind(3),
+        "delete": kind(2),
+        "list": kind(  # has all groups of the broker
+            0.4,
+            version=number(0, 5),
+            states=maybe(0.3, one(["Stable"], ["empty", "Dead"], ["no state"]), []),
+            types=maybe(0.3, one(["consumer"], ["Classic"], ["share", ""]), []),
         ),
-    )
-    return kinds
+        "restart": kind(3, forgets=often({True: 7, False: 3})),
+    }

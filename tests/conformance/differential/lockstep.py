@@ -33,13 +33,17 @@ WAIT_MOST_S = 30.0
 SAME = "same"
 DIFFERENT = "different"
 FREE = "free"
-"""Brokers have chosen different leaders after the previous one was removed. The choice
-depends on random ids, so the rest cannot be compared."""
+"""Brokers have chosen different leaders after the previous one was removed, or have
+divided the partitions of a consumer group in different ways, which the order of the ids
+allows. The choice depends on random ids, so the rest cannot be compared."""
 SLOW = "slow"
 """A burst was slow: timers may have fired in it."""
 
 _CHOSEN = ("leader", "members", "skip_assignment")
 """Fields of a JoinGroup response that depend on the leader."""
+_TARGET = "target_assignment"
+_DIVIDED = (_TARGET, "assignment", "member_epoch", "group_state")
+"""Fields of a consumer group's description that depend on its target assignment."""
 NO_ANSWER = "no answer"
 
 
@@ -53,6 +57,7 @@ class Moment:
         sent: the requests, as text.
         answers: responses after it, by request; also to earlier ones.
         states: of the group, or the partition.
+        orders: see `Side.order`.
     """
 
     number: int
@@ -60,6 +65,7 @@ class Moment:
     sent: list[str]
     answers: dict[str, list[Any]] = field(default_factory=dict)
     states: list[Any] = field(default_factory=list)
+    orders: list[Any] = field(default_factory=list)
 
     def of(self, side: int) -> str:
         """The results on one broker."""
@@ -77,7 +83,22 @@ class Moment:
 
     @property
     def is_free(self) -> bool:
-        """True if they differ only by their choice of a leader."""
+        """True if they differ only by a choice that random ids decide."""
+        return self._divides_freely or self._has_other_leader
+
+    @property
+    def _divides_freely(self) -> bool:
+        """True if they have other target assignments, and another order of ids."""
+        targets = [_only(_TARGET, state) for state in self.states]
+        bare = [_without(_DIVIDED, state) for state in self.states]
+        return (
+            self.orders.count(self.orders[0]) < len(self.orders)
+            and targets.count(targets[0]) < len(targets)
+            and bare.count(bare[0]) == len(bare)
+        )
+
+    @property
+    def _has_other_leader(self) -> bool:
         found = False
         for shown in self.answers.values():
             if all(isinstance(each, dict) and "leader" in each for each in shown):
@@ -114,6 +135,26 @@ class Played:
     def is_raced(self) -> bool:
         """True if requests were sent together."""
         return any(moment.step["do"] == "together" for moment in self.moments)
+
+
+def _only(name: str, value: Any) -> list[Any]:
+    """The values of a field, wherever it is."""
+    if isinstance(value, list):
+        return [found for each in value for found in _only(name, each)]
+    if not isinstance(value, dict):
+        return []
+    return [v for k, v in value.items() if k == name] + [
+        found for each in value.values() for found in _only(name, each)
+    ]
+
+
+def _without(names: Several[str], value: Any) -> Any:
+    """A value without some fields."""
+    if isinstance(value, list):
+        return [_without(names, each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {k: _without(names, v) for k, v in value.items() if k not in names}
 
 
 MakeSide = Callable[[Stage], Side]
@@ -188,6 +229,9 @@ class _Run:
                 step["do"] == "together" or len(self.sides) == 1
             )
             self._collect(moment)
+            moment.orders = [side.order for side in self.sides]
+            if step["do"] == "begin":  # before there are members, and timers
+                self._burst_began = self._loop.time()
             if self._elapsed_s > self._sequence.calm_s:
                 return SLOW
             if not moment.is_same:

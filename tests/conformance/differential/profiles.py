@@ -13,8 +13,9 @@ class Profile:
 
     Attributes:
         settings: of both brokers, with Kafka's keys.
-        makes: the kind of sequences: "groups", "log" for produce and fetch, or
-            "transactions".
+        makes: the kind of sequences: "groups" of the classic protocol, "consumers" for
+            groups of KIP-848, "mixed" for groups of both, "log" for produce and fetch,
+            or "transactions".
         sessions_ms: session timeouts of members; one of them is refused.
         delay_ms: `group.initial.rebalance.delay.ms`.
         quick: the share of sequences in which timers fire.
@@ -34,6 +35,10 @@ DELAY_MS = 1500
 
 _ONE = {
     **profiles.PROFILES["sessions"],
+    # Sequences whose consumers' sessions end have groups with a shorter timeout.
+    "group.consumer.session.timeout.ms": "60000",
+    # Kafka matches patterns in the order of the heartbeats that ask for it.
+    "group.coordinator.background.threads": "1",
     # The cache of fetch sessions never fills up, and the cleaner never runs: their
     # timing is not compared.
     "max.incremental.fetch.session.cache.slots": "1000000",
@@ -44,6 +49,7 @@ _ONE = {
     "transaction.state.log.num.partitions": "4",
 }
 """Settings for most profiles, so that they can be played on the same brokers."""
+_MAX2 = _ONE | {"group.max.size": "2", "group.consumer.max.size": "2"}
 
 PROFILES = {
     "default": Profile(_ONE),
@@ -55,7 +61,10 @@ PROFILES = {
         delay_ms=DELAY_MS,
         quick=1.0,
     ),
-    "max2": Profile(_ONE | {"group.max.size": "2"}),
+    "max2": Profile(_MAX2),
+    "consumers": Profile(_ONE, makes="consumers"),
+    "mixed": Profile(_ONE, makes="mixed"),
+    "mixed-max2": Profile(_MAX2, makes="mixed"),
     "log": Profile(_ONE, makes="log"),
     # Transactions never time out while a sequence is played.
     "transactions": Profile(_ONE, makes="transactions"),

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tests.conformance.differential import (
+    consumer_steps,
     group_steps,
     log_steps,
     report,
     transaction_steps,
 )
+from tests.conformance.differential.consumer_side import ConsumerSide
 from tests.conformance.differential.group_side import GroupSide, make_topics
 from tests.conformance.differential.judge import Finding, Judge
 from tests.conformance.differential.lockstep import SLOW, MakeSide
@@ -34,6 +36,8 @@ NAMES = 48
 """Names that surely use each partition of the brokers' internal topics."""
 SIDES: dict[str, MakeSide] = {
     "groups": GroupSide,
+    "consumers": ConsumerSide,
+    "mixed": ConsumerSide,
     "log": LogSide,
     "transactions": TransactionSide,
 }
@@ -41,12 +45,18 @@ SIDES: dict[str, MakeSide] = {
 
 def made(seed: int, profile: Profile) -> Steps:
     """The sequence of a seed."""
-    rng = random.Random(seed)
+    return drawn(random.Random(seed), profile)
+
+
+def drawn(rng: random.Random, profile: Profile) -> Steps:
+    """A random sequence."""
     if profile.makes == "log":
         return log_steps.sequence(rng)
     if profile.makes == "transactions":
         return transaction_steps.sequence(rng)
-    return group_steps.sequence(rng, profile)
+    if profile.makes == "groups":
+        return group_steps.sequence(rng, profile)
+    return consumer_steps.sequence(rng, profile)
 
 
 def say(line: str) -> None:

@@ -83,6 +83,11 @@ class Side:
         """A message with symbols for what differs from run to run."""
         return render(self.plain(body), self.env.symbols, response=True)
 
+    @property
+    def order(self) -> Any:
+        """All that decides how partitions are divided, beside the requests so far."""
+        return None
+
     async def state(self) -> Any:
         """The broker's state of the group, or partition, in the form of `shown`."""
         raise NotImplementedError

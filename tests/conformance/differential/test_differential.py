@@ -10,14 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import apache_kafka, commands
 from tests.conformance.coordinator_stage import CoordinatorStage, play_at_once
-from tests.conformance.differential import group_steps, report
-from tests.conformance.differential.group_side import GroupSide, make_topics
+from tests.conformance.differential import report
+from tests.conformance.differential.group_side import make_topics
 from tests.conformance.differential.judge import RUNS, Finding, Judge
 from tests.conformance.differential.lockstep import SAME, SLOW, Played, play
-from tests.conformance.differential.profiles import PROFILES
+from tests.conformance.differential.profiles import PROFILES, Profile
 from tests.conformance.differential.run import (
     AT_WORK,
+    SIDES,
     compare,
+    drawn,
     judge_of,
     made,
     targets_of,
@@ -25,11 +27,18 @@ from tests.conformance.differential.run import (
 from tests.conformance.differential.sequence import Sequence, Step
 
 DEFAULT = PROFILES["default"]
-GROUPS = [name for name, profile in PROFILES.items() if profile.makes == "groups"]
+GROUPS = [
+    name
+    for name, profile in PROFILES.items()
+    if profile.makes in ("groups", "consumers", "mixed")
+]
 ONE, OTHER = range(1, 1001, 8), range(5, 1001, 8)
 SEEDS = {
     "default": ONE,
     "max2": OTHER,
+    "consumers": range(1, 1001, 16),
+    "mixed": range(1, 1001, 12),
+    "mixed-max2": range(5, 1001, 32),
     "sessions": ONE,
     "delay": OTHER,
     "log": range(1, 1001, 4),
@@ -45,15 +54,15 @@ def join(actor: str) -> Step:
     return {"do": "join", "actor": actor, **fields}
 
 
-async def judge(**small: str) -> Judge:
+async def judge(profile: Profile, small: dict[str, str]) -> Judge:
     """A judge of two coordinators, the second one with other settings."""
     stages = [
-        CoordinatorStage(DEFAULT.settings),
-        CoordinatorStage(DEFAULT.settings | small),
+        CoordinatorStage(profile.settings),
+        CoordinatorStage(profile.settings | small),
     ]
     for stage in stages:
         await make_topics(stage)
-    return judge_of(stages, DEFAULT)
+    return judge_of(stages, profile)
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
@@ -65,13 +74,15 @@ def test_a_seed_makes_one_sequence(name: str) -> None:
 
 
 @pytest.mark.usefixtures("loop_time")
-def test_a_coordinator_does_not_differ_from_its_like() -> None:
+@pytest.mark.parametrize("name", ["default", "consumers", "mixed"])
+def test_a_coordinator_does_not_differ_from_its_like(name: str) -> None:
     """Group sequences have equal results on two with equal settings."""
+    profile = PROFILES[name]
 
     async def played() -> None:
-        judging = await judge()
+        judging = await judge(profile, {})
         for seed in range(1, 9):
-            assert await judging.look_at(made(seed, DEFAULT)) is None
+            assert await judging.look_at(made(seed, profile)) is None
         assert judging.counted[SAME] > 4
 
     play_at_once(played())
@@ -86,8 +97,8 @@ def test_the_coordinator_keeps_its_invariants(rng: random.Random, name: str) -> 
     async def played() -> Played:
         stage = CoordinatorStage(PROFILES[name].settings)
         await make_topics(stage)
-        sequence = group_steps.sequence(rng, PROFILES[name])
-        return await play([stage], GroupSide, sequence, asyncio.Semaphore())
+        sequence, side = drawn(rng, PROFILES[name]), SIDES[PROFILES[name].makes]
+        return await play([stage], side, sequence, asyncio.Semaphore())
 
     assert play_at_once(played()).verdict == SAME
 
@@ -105,7 +116,7 @@ def test_a_difference_is_shortened_and_told() -> None:
     ]
 
     async def found() -> Finding:
-        judging = await judge(**{"group.max.size": "1"})
+        judging = await judge(DEFAULT, {"group.max.size": "1"})
         finding = await judging.look_at(Sequence(steps))
         assert finding is not None
         return await judging.shorten(finding)
@@ -124,7 +135,7 @@ def test_an_outcome_of_requests_sent_together_is_looked_for() -> None:
     together: Step = {"do": "together", "steps": [join("S"), join("T")]}
 
     async def found() -> Finding | None:
-        judging = await judge(**{"group.max.size": "1"})
+        judging = await judge(DEFAULT, {"group.max.size": "1"})
         return await judging.look_at(Sequence([{**together, "actor": "S"}]))
 
     finding = play_at_once(found())
@@ -138,7 +149,12 @@ def test_an_outcome_of_requests_sent_together_is_looked_for() -> None:
 
 @pytest.mark.interop
 @pytest.mark.parametrize(
-    "names", [["default", "sessions", "log", "transactions"], ["delay"], ["max2"]]
+    "names",
+    [
+        ["default", "sessions", "consumers", "mixed", "log", "transactions"],
+        ["delay"],
+        ["max2", "mixed-max2"],
+    ],
 )
 async def test_kohort_does_as_kafka_does(names: list[str]) -> None:
     """Random sequences have the same responses; nearly all could be judged.

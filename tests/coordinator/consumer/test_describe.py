@@ -42,6 +42,22 @@ def test_the_assignor_of_most_members_counts() -> None:
     assert scene.event("assignment_made")["protocol"] == "range"
 
 
+def test_a_tie_of_assignors_has_two_results() -> None:
+    """Kafka describes the first in one hash table, and uses that of a copy."""
+    scene = Scene()
+    scene.topic()
+    a = scene.consumer("A", "t", assignor="uniform")
+    b = scene.consumer("B", "t", assignor="range")
+    a.join()
+    b.join()
+    assert scene.describe_consumers().assignor == "uniform"
+    assert scene.event("assignment_made")["protocol"] == "range"
+    scene.topic("u")
+    a.beat(topics=["t", "u"])
+    assert scene.describe_consumers().assignor == "uniform"
+    assert scene.event("assignment_made")["protocol"] == "uniform"
+
+
 def test_groups_are_listed_by_type_and_state() -> None:
     """A classic group is no consumer group, and not described as one."""
     scene = Scene()

@@ -51,6 +51,8 @@ def test_a_hash_changes_with_racks_and_partitions() -> None:
         ("a{2000}", "invalid repeat count"),
         ("\\", "trailing backslash at end of expression"),
         ("\\8", "invalid escape sequence"),
+        ("a\\C", "invalid escape sequence"),
+        ("(?P<n>a)(?<n>b)", "duplicate capture group name"),
         ("[z-a]", "invalid character class range"),
         ("(?P<n", "invalid named capture"),
         ("(?<=a)b", "invalid named capture"),
@@ -68,6 +70,14 @@ def test_an_invalid_pattern_has_the_message_of_kafka(
         f"SubscribedTopicRegex `{regex}` is not a valid regular expression:"
         f" {description}."
     )
+
+
+@pytest.mark.parametrize(
+    "regex", [r"\Q\C\E", r"\\C", "(?P<n>a)(?<m>b)", "[]](?<n>a)[[:alpha:](?<n>]"]
+)
+def test_patterns_that_only_look_invalid(regex: str) -> None:
+    """Quoted text is plain text; groups may have different names."""
+    compiled(regex)
 
 
 def test_a_pattern_matches_whole_names() -> None:

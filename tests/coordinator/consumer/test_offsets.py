@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.coordinator.consumer.context import Scene
 from tests.coordinator.driver import Pending
+from tests.coordinator.requests import start_commit
 
 from kohort.broker.coordinator.effects import FetchOffsetsResult
 from kohort.broker.coordinator.events import FetchOffsets
@@ -61,6 +62,21 @@ def test_an_older_epoch_is_valid_for_partitions_kept_since() -> None:
     scene.settle(a)
     assert a.commit("t", 5, generation_id=old, partition=1) == stale
     assert a.commit("t", 5, generation_id=old) == 0
+
+
+def test_an_offset_with_too_much_metadata_needs_no_valid_epoch() -> None:
+    """It is refused by itself; the epoch is checked for the others."""
+    scene = Scene()
+    scene.topic()
+    (a,) = scene.settled("A")
+    old, member_id, long = a.epoch - 1, a.member_id, "x" * 4_097
+    rows: list[tuple[str, int, int, int, str | None]] = [("t", 0, 5, -1, long)]
+    result = start_commit(scene, rows, generation_id=old, member_id=member_id).result
+    too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert (result.error_code, result.codes) == (0, [too_large])
+    rows.append(("t", 1, 5, -1, None))
+    result = start_commit(scene, rows, generation_id=old, member_id=member_id).result
+    assert result.error_code == ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_partitions_that_a_member_gives_up_are_still_its_own() -> None:

@@ -29,6 +29,22 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     assert scene.event("member_replaced")["replaced_member_id"] == "m-C"
 
 
+def test_a_dynamic_member_that_becomes_static_has_no_target() -> None:
+    """As in Kafka, until the next epoch: its instance id is new to the group."""
+    scene = Scene()
+    scene.topic()
+    (a,) = scene.settled("A")
+    b = scene.consumer("B", "t")
+    b.join()
+    a.join(instance="i")
+    assert (a.epoch, a.assigned) == (b.epoch, {})
+    a.beat()
+    assert a.assigned == {}
+    b.leave()
+    scene.settle(a)
+    assert a.assigned == {"t": [0, 1]}
+
+
 def test_an_instance_id_in_use_is_not_released() -> None:
     """UNRELEASED_INSTANCE_ID for another process; FENCED_INSTANCE_ID for an old id."""
     scene = Scene()

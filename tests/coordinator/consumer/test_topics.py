@@ -141,6 +141,23 @@ def test_a_pattern_that_no_member_has_is_forgotten() -> None:
     assert record.value is None
 
 
+def test_a_pattern_in_place_of_another_waits_for_the_next_heartbeat() -> None:
+    """As in Kafka, which compares the numbers of patterns before and after."""
+    scene = Scene()
+    scene.topic("tick", 1)
+    scene.topic("tock", 1)
+    a = scene.consumer("A", regex="tick")
+    b = scene.consumer("B", regex="tock")
+    a.join(topics=None)
+    scene.sleep(1_000)
+    b.join(topics=None)
+    scene.sleep(9_001)
+    a.beat(regex="tock")
+    assert not scene.group.patterns
+    b.beat()
+    assert scene.group.patterns.keys() == {"tock"}
+
+
 def test_a_member_may_have_names_and_a_pattern() -> None:
     """It gets the topics of both."""
     scene = Scene()

@@ -213,6 +213,18 @@ def test_a_member_that_does_not_sync_is_removed() -> None:
     assert scene.event("member_kicked")["cause"] == "did_not_sync_in_time"
 
 
+def test_a_join_without_a_rebalance_timeout_has_no_time_to_sync() -> None:
+    """As in Kafka, the time to sync is the request's, not the one known before."""
+    scene = Mixed()
+    (a,) = scene.classic_group({"A": [0, 1]})
+    scene.consumer("C", "t").join()
+    a.rebalance_ms = -1
+    a.join()
+    assert a.generation_id == 2
+    scene.sleep(1)
+    assert a.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_leave_group_removes_members_of_any_protocol() -> None:
     """One new epoch for all of them; unknown ones are reported."""
     scene = Mixed()

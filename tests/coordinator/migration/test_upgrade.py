@@ -247,6 +247,14 @@ def test_a_protocol_without_a_version_gets_assignments_of_version_0() -> None:
     c.leave()
     (member,) = scene.describe().members
     assert member.assignment == dealt(0)
+def test_a_partition_of_two_members_forbids_it() -> None:
+    """Kafka does not expect that; another assignment of the leader is needed."""
+    scene = Mixed(3)
+    a, b = scene.classic_group({"A": [0, 1], "B": [1, 2]})
+    c = scene.consumer("C", "t")
+    assert c.join().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert scene.describe("g").state == "Stable"
+    assert a.heartbeat() == b.heartbeat() == 0
 
 
 def test_a_group_without_a_generation_cannot_be_upgraded() -> None:
