@@ -247,6 +247,8 @@ def test_a_protocol_without_a_version_gets_assignments_of_version_0() -> None:
     c.leave()
     (member,) = scene.describe().members
     assert member.assignment == dealt(0)
+
+
 def test_a_partition_of_two_members_forbids_it() -> None:
     """Kafka does not expect that; another assignment of the leader is needed."""
     scene = Mixed(3)
