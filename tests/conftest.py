@@ -35,7 +35,7 @@ os.environ["KOHORT_FROZEN"] = "1"
 
 # HYPOTHESIS_PROFILE=ci tries more examples. Deadlines would measure the machine.
 settings.register_profile("kohort", deadline=None, max_examples=10)
-settings.register_profile("ci", deadline=None, max_examples=50, print_blob=True)
+settings.register_profile("ci", deadline=None, max_examples=30, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "kohort"))
 
 # Before they are imported: their asserts should explain as much as those of a test.

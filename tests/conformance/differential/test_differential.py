@@ -41,8 +41,8 @@ SEEDS = {
     "mixed-max2": range(5, 1001, 32),
     "sessions": ONE,
     "delay": OTHER,
-    "log": range(1, 1001, 4),
-    "transactions": range(1, 1001, 4),
+    "log": range(1, 1001, 8),
+    "transactions": range(1, 1001, 8),
 }
 """Sequences of each profile that kohort and Apache Kafka play. A seed has the same
 steps in profiles with the same timers, which therefore share the seeds."""
