@@ -203,7 +203,7 @@ class Pod:
 
     def _end(self, state: PodState) -> None:
         if self._group is not None and state is PodState.CRASHED:
-            self._flow.stop()
+            self._flow.disconnect(was_reset=True)
         self.state = state
         self.process.kill()
         self._network.died(self.process)
@@ -235,6 +235,7 @@ class Pod:
             commits,
             self._changed,
             self._brokers.cluster,
+            self._brokers.process,
             self.name,
         )
         group = ConsumerGroup(cluster, self.config, flow, commits, self._changed)

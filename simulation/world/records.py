@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from kohort.broker.cluster.cluster import Cluster as BrokerCluster
 from kohort.broker.log.memory import BatchStore
@@ -23,7 +23,11 @@ from kohort.client.consuming.fetcher import Fetcher
 from kohort.client.consuming.partition import Partition as Position
 from kohort.client.network.cluster import Cluster
 from kohort.client.offsets import TopicPartition
-from kohort.simulation.world.scheduler import Scheduler
+from kohort.simulation.world.scheduler import Process, Scheduler
+
+
+ROUNDING_S: Final = 1e-6
+"""Added to the time of an arrival, as the end of the log is rounded at that time."""
 
 
 class Arrivals:
@@ -50,7 +54,9 @@ class Arrivals:
         left = offset + 1 - self._base
         if left <= 0:
             return self._since
-        return self._since + left / self.rate if self.rate else math.inf
+        if not self.rate:
+            return math.inf
+        return self._since + left / self.rate + ROUNDING_S
 
     def change(self, now: float, rate: float) -> None:
         """Records arrive at another rate from now on."""
@@ -115,6 +121,7 @@ class Flow(Fetcher):
         commits: its commits.
         on_change: called when a poll has to look for records.
         brokers: the brokers' state, whose partitions have the ends.
+        process: the brokers' process, which takes notes of what is read.
         host: the consumer's host.
     """
 
@@ -125,22 +132,29 @@ class Flow(Fetcher):
         commits: Commits,
         on_change: Callable[[], None],
         brokers: BrokerCluster,
+        process: Process,
         host: str,
     ) -> None:
         super().__init__(cluster, config, commits, on_change)
         self._brokers = brokers
+        self._noting = process
         brokers.connections += 1
         client = Client(config.client_id, f"/{host}", brokers.connections)
         self._reader = _Reader(client)
         self._arrival: asyncio.TimerHandle | None = None
 
     def stop(self) -> None:
-        """Ends the reading, as the end of its connection does."""
+        """Ends the reading, as a client that closes its connection does."""
         super().stop()
         if self._arrival is not None:
             self._arrival.cancel()
-        if self._brokers.fetch_watch is not None:
-            self._brokers.fetch_watch.ended(self._reader, was_reset=False)
+        self.disconnect(was_reset=False)
+
+    def disconnect(self, *, was_reset: bool) -> None:
+        """Notes the end of the connection."""
+        with self._noting.running():
+            if self._brokers.fetch_watch is not None:
+                self._brokers.fetch_watch.ended(self._reader, was_reset=was_reset)
 
     def partition_of(self, place: TopicPartition) -> Partition | None:
         """The broker's partition, while it exists."""
@@ -226,7 +240,7 @@ class Flow(Fetcher):
         self._expect()
         return taken
 
-    def _note(self, rows: Iterable[tuple[Position, FlowingPartition, int]]) -> None:
+    def _note(self, rows: Sequence[tuple[Position, FlowingPartition, int]]) -> None:
         """Notes what a Fetch of these records, and its answer, would have noted."""
         self.received += sum(count for _, _, count in rows)
         watch, reader = self._brokers.fetch_watch, self._reader
@@ -237,8 +251,7 @@ class Flow(Fetcher):
         for position, partition, _ in rows:
             assert position.position is not None
             asked.append((partition, position.position))
-        watch.asked(reader, asked, lambda: asked, committed=False)
-        for position, partition, count in rows:
-            assert position.position is not None
-            start = position.position
-            watch.delivered(reader, partition, start, start + count)
+        with self._noting.running():
+            watch.asked(reader, asked, lambda: asked, committed=False)
+            for (partition, start), (_, _, count) in zip(asked, rows, strict=True):
+                watch.delivered(reader, partition, start, start + count)
