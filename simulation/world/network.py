@@ -78,7 +78,7 @@ class Pipe(asyncio.Transport):
         if when < self._arrives:
             when = self._arrives
         self._arrives = when
-        scheduler.at(when, process, receive, args)
+        scheduler.deliver(when, process, receive, args)
 
     def send_held(self, receive: Callable[..., object], args: tuple[Any, ...]) -> None:
         """Sends what a cut link has held back."""

@@ -18,6 +18,7 @@ START: Final = 1_767_225_600.0
 """The time at which each simulation begins: 2026-01-01, in seconds since the epoch."""
 FEWEST_CANCELLED: Final = 10_000
 """Cancelled callbacks in the heap from which it is cleared of them."""
+_FEW_TASKS: Final = 32
 MOST_AT_ONCE: Final = 5_000_000
 """Callbacks at one time. 10,000 members that join together need a tenth of that; more
 are a loop."""
@@ -53,6 +54,17 @@ class Handle:
             self.args = ()
             self.process.scheduler.count_cancelled()
 
+    def run(self) -> None:
+        """Calls it, unless it was cancelled."""
+        callback, context = self.callback, self.context
+        if callback is None:
+            return
+        self.callback = None
+        if context is None:
+            callback(*self.args)
+        else:
+            context.run(callback, *self.args)
+
     def cancelled(self) -> bool:
         """True if it was cancelled, or called."""
         return self.callback is None
@@ -60,6 +72,11 @@ class Handle:
     def when(self) -> float:
         """The time at which it is due."""
         return self._when
+
+
+_Row = tuple[float, int, "Process", Callable[..., object] | None, Any]
+"""The time, the order, the process, and a callback with its arguments; None and a
+`Handle`, if it can be cancelled."""
 
 
 class Scheduler:
@@ -78,8 +95,8 @@ class Scheduler:
         self.seed = seed
         self.now = START
         self.errors: list[BaseException] = []
-        self._heap: list[tuple[float, int, Handle]] = []
-        self._ready: deque[Handle] = deque()
+        self._heap: list[_Row] = []
+        self._ready: deque[_Row] = deque()
         self._order = 0
         self._cancelled = 0
 
@@ -96,7 +113,7 @@ class Scheduler:
     ) -> Handle:
         """Calls a function of a process after those that are due now."""
         handle = Handle(process, self.now, callback, args, context)
-        self._ready.append(handle)
+        self._ready.append((self.now, 0, process, None, handle))
         return handle
 
     def at(
@@ -110,8 +127,19 @@ class Scheduler:
         """Calls a function of a process at a time."""
         handle = Handle(process, when, callback, args, context)
         self._order = order = self._order + 1
-        heapq.heappush(self._heap, (when, order, handle))
+        heapq.heappush(self._heap, (when, order, process, None, handle))
         return handle
+
+    def deliver(
+        self,
+        when: float,
+        process: Process,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+    ) -> None:
+        """The same, if it is never cancelled: half the cost."""
+        self._order = order = self._order + 1
+        heapq.heappush(self._heap, (when, order, process, callback, args))
 
     def count_cancelled(self) -> None:
         """Notes a cancelled callback; clears the heap when most of it is cancelled."""
@@ -119,7 +147,9 @@ class Scheduler:
         if self._cancelled > FEWEST_CANCELLED and (
             2 * self._cancelled > len(self._heap)
         ):
-            self._heap = [row for row in self._heap if row[2].callback is not None]
+            self._heap = [
+                row for row in self._heap if row[3] or row[4].callback is not None
+            ]
             heapq.heapify(self._heap)
             self._cancelled = 0
 
@@ -137,43 +167,39 @@ class Scheduler:
         ready, running, left = self._ready, None, MOST_AT_ONCE
         while True:
             if ready:
-                handle = ready.popleft()
+                row = ready.popleft()
             else:
                 # `count_cancelled` may have replaced it.
                 heap = self._heap
                 if not heap or heap[0][0] > until:
                     return
-                when, _, handle = heapq.heappop(heap)
-                if when > self.now:
-                    self.now = when
+                row = heapq.heappop(heap)
+                if row[0] > self.now:
+                    self.now = row[0]
                     left = MOST_AT_ONCE
-            callback, process = handle.callback, handle.process
-            if callback is None:
-                continue
+            _, _, process, callback, args = row
             if process.resumes_at > self.now:
-                self._postpone(handle)
+                self._postpone(row)
                 continue
             if process is not running:
                 running = process
                 asyncio._set_running_loop(process)  # noqa: SLF001 - made for loops
-            args, context = handle.args, handle.context
-            handle.callback = None
-            if context is None:
+            if callback is not None:
                 callback(*args)
             else:
-                context.run(callback, *args)
+                args.run()
             left -= 1
             if not left:
                 raise SimulationError(f"time stands still in {process.name}")
             if self.errors:
                 raise SimulationError(repr(self.errors[0])) from self.errors[0]
 
-    def _postpone(self, handle: Handle) -> None:
+    def _postpone(self, row: _Row) -> None:
         """Keeps a callback until its process goes on; drops that of a dead one."""
-        when = handle.process.resumes_at
+        when = row[2].resumes_at
         if when != math.inf:
             self._order += 1
-            heapq.heappush(self._heap, (when, self._order, handle))
+            heapq.heappush(self._heap, (when, self._order, *row[2:]))
 
 
 @contextlib.contextmanager
@@ -200,6 +226,8 @@ class Process(asyncio.AbstractEventLoop):
         self.name = name
         self.scheduler = scheduler
         self.resumes_at = -math.inf
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._most_tasks = _FEW_TASKS
 
     def __repr__(self) -> str:
         return f"<Process {self.name}>"
@@ -214,8 +242,18 @@ class Process(asyncio.AbstractEventLoop):
         self.resumes_at = max(self.resumes_at, self.scheduler.now + seconds)
 
     def kill(self) -> None:
-        """Ends it at once: none of its code runs again."""
+        """Ends it at once: none of its callbacks is called again.
+
+        Its coroutines are closed now, not by the garbage collector in the middle of
+        another process. Whatever they do at their end has no effect.
+        """
         self.resumes_at = math.inf
+        tasks, self._tasks = self._tasks, []
+        with self.running():
+            for task in tasks:
+                if not task.done() and task is not asyncio.current_task(self):
+                    with contextlib.suppress(RuntimeError):  # it awaits in its end
+                        task.get_coro().close()
 
     def running(self) -> contextlib.AbstractContextManager[None]:
         """A block of code that belongs to the process."""
@@ -265,7 +303,13 @@ class Process(asyncio.AbstractEventLoop):
 
     def create_task(self, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
         """Runs a coroutine in the process."""
-        return asyncio.Task(coro, loop=self, **kwargs)
+        task = asyncio.Task(coro, loop=self, **kwargs)
+        tasks = self._tasks
+        tasks.append(task)
+        if len(tasks) > self._most_tasks:
+            self._tasks = tasks = [each for each in tasks if not each.done()]
+            self._most_tasks = 2 * len(tasks) + _FEW_TASKS
+        return task
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs a coroutine; an exception that it raises ends the simulation."""
