@@ -211,6 +211,11 @@ class Brokers:
             self._open(node)
             self.cluster.node_started(node)
 
+    def move_coordinator(self, group_id: str, node_id: int) -> None:
+        """Makes a node the coordinator of a group; see `Cluster.move_coordinator`."""
+        with self.process.running():
+            self.cluster.move_coordinator(group_id, node_id)
+
     def _closed(self, node_id: int) -> Node:
         node = self.cluster.node(node_id)
         if not node.is_open:
