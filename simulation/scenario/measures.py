@@ -63,6 +63,10 @@ class Measures:
         """The number of all rebalances."""
         return sum(self.rebalances.values())
 
+    def as_json(self) -> dict[str, Any]:
+        """The measures by name."""
+        return {name: getattr(self, name) for name in Measures.__annotations__}
+
 
 class Meter:
     """Measures a world while it goes on: a listener of its events."""
