@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from random import Random
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.consuming.commits import Commits
@@ -27,6 +27,9 @@ from kohort.simulation.world.records import Flow
 from kohort.simulation.world.scheduler import Process, Scheduler
 
 CommitMode = Literal["auto", "sync", "async"]
+
+_STABLE: Final = "stable"
+"""The state of a settled member, in either protocol."""
 
 
 class PodState(StrEnum):
@@ -194,12 +197,11 @@ class Pod:
 
     @property
     def is_settled(self) -> bool:
-        """True if its consumer has an assignment, and is in no rebalance."""
+        """True if its consumer has taken its assignment, and does not join again."""
         if self._group is None or not self.is_alive:
             return False
         member = self._group.member
-        is_joined = member.generation_id >= 0 and not member.is_rebalancing
-        return is_joined and member.target is None and member.call is None
+        return member.state == _STABLE and member.target is None is member.call
 
     def _end(self, state: PodState) -> None:
         if self._group is not None and state is PodState.CRASHED:

@@ -39,7 +39,7 @@ def test_a_crashed_member_is_missed_after_its_session(protocol: str) -> None:
     """What it had not committed is delivered again."""
     scene = Scene(rate=10)
     pods = scene.pods("a", "b", **SETTINGS[protocol])
-    scene.run(2)  # into the middle of the commit interval
+    scene.run(2.5)  # into the middle of the commit interval
     pods[0].crash()
     scene.run(40)
     assert owned(pods[1]) != ALL

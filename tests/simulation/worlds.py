@@ -52,8 +52,9 @@ class Scene:
         """Pods with an assignment."""
         application = Application(record_s=constant(0.01))
         found = [self.pod(name, application, **settings) for name in names]
-        self.world.run(15)
+        self.world.run(30)
         assert all(pod.is_settled for pod in found)
+        assert owned(*found) == ALL
         return found
 
     def run(self, seconds: float) -> None:
