@@ -20,19 +20,18 @@ if TYPE_CHECKING:
     from kohort.simulation.scenario.play import Play
 
 
-class _Seeds(click.ParamType):
-    """A range of seeds, as ``0..99``."""
-
-    name = "A..B"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> range:
-        """The seeds, both ends included."""
-        first, dots, last = str(value).partition("..")
-        if not dots or not first.isdecimal() or not last.isdecimal():
-            self.fail(f"{value!r}: must be A..B, such as 0..9", param, ctx)
-        if int(first) > int(last):
-            self.fail(f"{value!r}: begins behind its end", param, ctx)
-        return range(int(first), int(last) + 1)
+def _read_seeds(
+    _ctx: click.Context, _param: click.Parameter, value: str | None
+) -> range | None:
+    """The seeds of a range such as ``0..99``, both ends included."""
+    if value is None:
+        return None
+    first, dots, last = value.partition("..")
+    if not dots or not first.isdecimal() or not last.isdecimal():
+        raise click.BadParameter(f"{value!r}: must be A..B, such as 0..9")
+    if int(first) > int(last):
+        raise click.BadParameter(f"{value!r}: begins behind its end")
+    return range(int(first), int(last) + 1)
 
 
 @click.command()
@@ -41,7 +40,10 @@ class _Seeds(click.ParamType):
     "--seed", type=click.IntRange(min=0), default=1, help="Determines the whole run."
 )
 @click.option(
-    "--seeds", type=_Seeds(), help="Plays it with each seed of a range, such as 0..9."
+    "--seeds",
+    metavar="A..B",
+    callback=_read_seeds,
+    help="Plays it with each seed of a range, such as 0..9.",
 )
 @click.option(
     "--set",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any, Final
 
@@ -162,7 +163,6 @@ class Meter:
 
 Row = tuple[str, Callable[[Measures], float], str]
 
-_CAUSE: Final = "  {}"
 ROWS: Final[Sequence[Row]] = (
     ("partition-seconds without a reader", lambda m: m.unread_s, ",.1f"),
     ("seconds until stable, longest", lambda m: m.unstable_s, ",.1f"),
@@ -186,14 +186,15 @@ def _per(measures: Measures, total: float) -> float:
     return total / max(1, measures.rebalance_count)
 
 
+def _by_cause(cause: str, measures: Measures) -> float:
+    return measures.rebalances.get(cause, 0)
+
+
 def table_rows(runs: Sequence[Measures]) -> list[tuple[str, str]]:
     """A table of runs: names and values; of several runs the mean and the range."""
     causes = sorted({cause for run in runs for cause in run.rebalances})
     rows: list[Row] = [("rebalances", lambda m: m.rebalance_count, ",.0f")]
-    rows += [
-        (_CAUSE.format(cause), lambda m, c=cause: m.rebalances.get(c, 0), ",.0f")
-        for cause in causes
-    ]
+    rows += [(f"  {cause}", partial(_by_cause, cause), ",.0f") for cause in causes]
     found = []
     for name, value, form in (*rows, *ROWS):
         values = [value(run) for run in runs]

@@ -238,4 +238,3 @@ def _group(name: str, table: Table, topics: Mapping[str, TopicSpec]) -> GroupSpe
     pauses.close()
     table.close()
     return spec
-

@@ -75,8 +75,7 @@ class Pipe(asyncio.Transport):
         process = self.peer.process
         scheduler = process.scheduler
         when = scheduler.now + link.delay()
-        if when < self._arrives:
-            when = self._arrives
+        when = max(when, self._arrives)
         self._arrives = when
         scheduler.deliver(when, process, receive, args)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
+from functools import partial
 from random import Random
 from typing import Any, Final, Literal
 
@@ -68,6 +69,11 @@ class Application:
     start_s: Distribution = constant(0.0)
     pause_every_s: Distribution | None = None
     pause_s: Distribution = constant(0.0)
+
+
+def _copy_end(done: asyncio.Future[None], _: object) -> None:
+    if not done.done():
+        done.set_result(None)
 
 
 class _Listener(ConsumerRebalanceListener):
@@ -181,7 +187,7 @@ class Pod:
     async def ended(self) -> None:
         """Returns when the process has ended. In any other process."""
         done = asyncio.get_running_loop().create_future()
-        self._ended.add_done_callback(lambda _: done.done() or done.set_result(None))
+        self._ended.add_done_callback(partial(_copy_end, done))
         await done
 
     @property
@@ -273,7 +279,7 @@ class Pod:
     async def _poll(self, group: ConsumerGroup) -> int:
         """Waits for records, or for another reason to end the poll."""
         while not self._is_over(group):
-            if not group.driver.is_calling:
+            if not group.driver.is_calling and self._flow.is_due():
                 count = self._flow.take(self.config.max_poll_records)
                 if count:
                     return count

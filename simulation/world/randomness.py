@@ -18,8 +18,8 @@ class Distribution:
     """A distribution of non-negative numbers.
 
     Its words in a scenario: a number is always the same; ``{uniform = [a, b]}`` lies
-    between two; ``{exponential = mean}``; ``{median = m, p99 = p}`` is log-normal, which
-    latencies and pauses resemble.
+    between two; ``{exponential = mean}``; ``{median = m, p99 = p}`` is log-normal, as
+    latencies and pauses nearly are.
     """
 
     kind: str

@@ -1,9 +1,9 @@
 """Records as numbers: they arrive at a rate, and consumers read them by their offsets.
 
 The partitions of a simulated topic have an end, which grows with time, and no bytes. To
-all of the broker they are partitions: ListOffsets, lags and the accounts see these ends.
-A consumer does not send Fetch: `Flow` reads the ends, and notes what a Fetch would have
-noted for the account of delivery.
+all of the broker they are partitions: ListOffsets, lags and the accounts see their
+ends. A consumer does not send Fetch: `Flow` reads the ends, and notes what a Fetch
+would have noted for the account of delivery.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from kohort.client.consuming.partition import Partition as Position
 from kohort.client.network.cluster import Cluster
 from kohort.client.offsets import TopicPartition
 from kohort.simulation.world.scheduler import Process, Scheduler
-
 
 ROUNDING_S: Final = 1e-6
 """Added to the time of an arrival, as the end of the log is rounded at that time."""
@@ -90,7 +89,7 @@ class FlowingPartition(Partition):
         self._scheduler = scheduler
         super().__init__(name, store=_Store(arrivals))
 
-    @property  # type: ignore[override]  # an attribute of other partitions
+    @property
     def log_end_offset(self) -> int:
         """The offset behind the last record that has arrived."""
         return self.arrivals.end(self._scheduler.now)
@@ -142,6 +141,7 @@ class Flow(Fetcher):
         client = Client(config.client_id, f"/{host}", brokers.connections)
         self._reader = _Reader(client)
         self._arrival: asyncio.TimerHandle | None = None
+        self._known: dict[TopicPartition, FlowingPartition] = {}
 
     def stop(self) -> None:
         """Ends the reading, as a client that closes its connection does."""
@@ -155,13 +155,6 @@ class Flow(Fetcher):
         with self._noting.running():
             if self._brokers.fetch_watch is not None:
                 self._brokers.fetch_watch.ended(self._reader, was_reset=was_reset)
-
-    def partition_of(self, place: TopicPartition) -> Partition | None:
-        """The broker's partition, while it exists."""
-        topic = self._brokers.topics.by_name.get(place.topic)
-        if topic is None or place.partition >= len(topic.partitions):
-            return None
-        return topic.partitions[place.partition]
 
     # -- in place of fetches
 
@@ -201,8 +194,14 @@ class Flow(Fetcher):
         """The partition of a position from which records may be returned."""
         if position.is_still or position.position is None:
             return None
-        partition = self.partition_of(position.place)
-        return partition if isinstance(partition, FlowingPartition) else None
+        place = position.place
+        found = self._known.get(place)
+        if found is None:
+            topic = self._brokers.topics.by_name[place.topic]
+            partition = topic.partitions[place.partition]
+            assert isinstance(partition, FlowingPartition)
+            found = self._known[place] = partition
+        return found
 
     def is_due(self) -> bool:
         """Returns whether a record has arrived since the last `take`."""

@@ -183,7 +183,7 @@ class Scheduler:
                 continue
             if process is not running:
                 running = process
-                asyncio._set_running_loop(process)  # noqa: SLF001 - made for loops
+                asyncio._set_running_loop(process.loop)  # noqa: SLF001 - for loops
             if callback is not None:
                 callback(*args)
             else:
@@ -213,12 +213,13 @@ def _as_running(loop: asyncio.AbstractEventLoop | None) -> Iterator[None]:
         asyncio._set_running_loop(before)  # noqa: SLF001 - likewise
 
 
-class Process(asyncio.AbstractEventLoop):
-    """A simulated process, and the event loop of its code.
+class Process:
+    """A simulated process, and the event loop of its code: what asyncio needs of one.
 
     Attributes:
         name: its name in errors.
         scheduler: the time that all processes share.
+        loop: itself, as an event loop.
         resumes_at: when it goes on if it is paused; infinity if it was killed.
     """
 
@@ -226,6 +227,7 @@ class Process(asyncio.AbstractEventLoop):
         self.name = name
         self.scheduler = scheduler
         self.resumes_at = -math.inf
+        self.loop: Any = self
         self._tasks: list[asyncio.Task[Any]] = []
         self._most_tasks = _FEW_TASKS
 
@@ -251,13 +253,14 @@ class Process(asyncio.AbstractEventLoop):
         tasks, self._tasks = self._tasks, []
         with self.running():
             for task in tasks:
-                if not task.done() and task is not asyncio.current_task(self):
+                if not task.done() and task is not asyncio.current_task(self.loop):
                     with contextlib.suppress(RuntimeError):  # it awaits in its end
-                        task.get_coro().close()
+                        coroutine: Any = task.get_coro()
+                        coroutine.close()
 
     def running(self) -> contextlib.AbstractContextManager[None]:
         """A block of code that belongs to the process."""
-        return _as_running(self)
+        return _as_running(self.loop)
 
     # -- the event loop
 
@@ -299,11 +302,11 @@ class Process(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of the process."""
-        return asyncio.Future(loop=self)
+        return asyncio.Future(loop=self.loop)
 
     def create_task(self, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
         """Runs a coroutine in the process."""
-        task = asyncio.Task(coro, loop=self, **kwargs)
+        task = asyncio.Task(coro, loop=self.loop, **kwargs)
         tasks = self._tasks
         tasks.append(task)
         if len(tasks) > self._most_tasks:
