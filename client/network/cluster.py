@@ -341,7 +341,7 @@ class Cluster:
             raise
 
     def connection_at_hand(self, group: str, lane: str) -> Connection | None:
-        """A connection to a group's coordinator that takes a request at once, if any."""
+        """An open connection to a group's coordinator that can send at once, if any."""
         node_id = self._coordinators.get(group)
         if node_id is None or self._is_closed:
             return None

@@ -1,4 +1,4 @@
-"""What happens in a scenario: ``[[happenings]]`` with the time ``at`` and a verb ``do``.
+"""Happenings of a scenario: ``[[happenings]]`` with a time ``at`` and a verb ``do``.
 
 Each happening is read when the scenario is, and returns a coroutine function, which the
 director's process runs at its time.

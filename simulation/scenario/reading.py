@@ -17,7 +17,7 @@ _MISSING: Final = object()
 
 
 class ScenarioError(ValueError):
-    """A scenario has a mistake; the message names the place and says what is allowed."""
+    """A scenario has a mistake; the message names its place and what is allowed."""
 
 
 class Table:
@@ -96,17 +96,21 @@ class Table:
         return f"there are {', '.join(sorted(self._known)) or 'none'}"
 
 
+def _refused(value: object, wanted: str) -> ValueError:
+    return ValueError(f"{value!r}: must be {wanted}")
+
+
 def text(value: Any) -> str:
     """A non-empty text."""
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{value!r}: must be a text")
+        raise _refused(value, "a text")
     return value
 
 
 def flag(value: Any) -> bool:
     """True or false."""
     if not isinstance(value, bool):
-        raise ValueError(f"{value!r}: must be true or false")
+        raise _refused(value, "true or false")
     return value
 
 
@@ -116,7 +120,7 @@ def count(least: int, most: int) -> Callable[[Any], int]:
     def check(value: Any) -> int:
         is_number = isinstance(value, int) and not isinstance(value, bool)
         if not is_number or not least <= value <= most:
-            raise ValueError(f"{value!r}: must be a whole number, {least} to {most}")
+            raise _refused(value, f"a whole number, {least} to {most}")
         return int(value)
 
     return check
@@ -125,7 +129,7 @@ def count(least: int, most: int) -> Callable[[Any], int]:
 def number(value: Any) -> float:
     """A number from 0 on."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise ValueError(f"{value!r}: must be a number from 0 on")
+        raise _refused(value, "a number from 0 on")
     return float(value)
 
 
@@ -134,7 +138,7 @@ def word(*words: str) -> Callable[[Any], str]:
 
     def check(value: Any) -> str:
         if value not in words:
-            raise ValueError(f"{value!r}: must be one of {', '.join(words)}")
+            raise _refused(value, f"one of {', '.join(words)}")
         return str(value)
 
     return check
@@ -144,7 +148,7 @@ def texts(value: Any) -> list[str]:
     """A list of texts, or one of them."""
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise ValueError(f"{value!r}: must be a list of names")
+        raise _refused(value, "a list of names")
     return found
 
 
@@ -154,7 +158,7 @@ def seconds(value: Any) -> float:
     if found is not None:
         return float(found[1]) * _SECONDS[found[2]]
     if isinstance(value, str):
-        raise ValueError(f'{value!r}: must be seconds, or a text such as "30s" or "5m"')
+        raise _refused(value, 'seconds, or a text such as "30s" or "5m"')
     return number(value)
 
 

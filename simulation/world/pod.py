@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
-from functools import partial
 from random import Random
 from typing import Any, Final, Literal
 
@@ -69,11 +68,6 @@ class Application:
     start_s: Distribution = constant(0.0)
     pause_every_s: Distribution | None = None
     pause_s: Distribution = constant(0.0)
-
-
-def _copy_end(done: asyncio.Future[None], _: object) -> None:
-    if not done.done():
-        done.set_result(None)
 
 
 class _Listener(ConsumerRebalanceListener):
@@ -145,7 +139,9 @@ class Pod:
         self._stall_s = 0.0
         self._waiter: asyncio.Future[None] | None = None
         self._leaves: bool | None = None
-        self._ended = self.process.create_future()
+        self._has_ended = False
+        # Futures of other processes.
+        self._waiting: list[asyncio.Future[None]] = []
         self._cluster: Cluster
         self._flow: Flow
         self._group: ConsumerGroup | None = None
@@ -187,8 +183,9 @@ class Pod:
     async def ended(self) -> None:
         """Returns when the process has ended. In any other process."""
         done = asyncio.get_running_loop().create_future()
-        self._ended.add_done_callback(partial(_copy_end, done))
-        await done
+        if not self._has_ended:
+            self._waiting.append(done)
+            await done
 
     @property
     def is_alive(self) -> bool:
@@ -215,7 +212,10 @@ class Pod:
         self.state = state
         self.process.kill()
         self._network.died(self.process)
-        self._ended.set_result(None)
+        self._has_ended = True
+        for done in self._waiting:
+            if not done.done():
+                done.set_result(None)
 
     def _pause_later(self, every: Distribution) -> None:
         def pause() -> None:
