@@ -231,6 +231,14 @@ def _on_node(change: Callable[[World, int], None]) -> Callable[[Table, Scenario]
     return read
 
 
+def _crash_node(table: Table, scenario: Scenario) -> Act:
+    """Kills a node, perhaps by a loss of power: see `Brokers.crash`."""
+    is_power_lost = table.take("power", reading.flag, False)
+    return _on_node(
+        lambda world, node: world.brokers.crash(node, is_power_lost=is_power_lost)
+    )(table, scenario)
+
+
 def _move(table: Table, scenario: Scenario) -> Act:
     """Moves the coordinator of a group to a node."""
     group = _group(table, scenario)
@@ -317,7 +325,7 @@ _VERBS: Final[Mapping[str, Callable[[Table, Scenario], Act]]] = {
     "stall": _stall,
     "grow": _grow,
     "stop-node": _on_node(lambda world, node: world.brokers.stop(node)),
-    "crash-node": _on_node(lambda world, node: world.brokers.crash(node)),
+    "crash-node": _crash_node,
     "start-node": _on_node(lambda world, node: world.brokers.start(node)),
     "move-coordinator": _move,
     "cut": _cut,

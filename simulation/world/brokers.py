@@ -16,14 +16,22 @@ from kohort.broker.ids import Ids
 from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import Pace, finish
 from kohort.broker.request import Request
-from kohort.broker.topics.topic import INTERNAL_TOPICS, Topic
+from kohort.broker.topics.topic import (
+    INTERNAL_TOPICS,
+    NO_NODE,
+    OFFSETS_TOPIC,
+    Topic,
+)
 from kohort.protocol.fields import Buffer
 from kohort.simulation.world.costs import Costs
 from kohort.simulation.world.network import PORT, Network
-from kohort.simulation.world.records import Arrivals, FlowingPartition
+from kohort.simulation.world.records import Arrivals, FlowingPartition, FlushedPartition
 from kohort.simulation.world.scheduler import Process, Scheduler
 
 _ID_BITS: Final = 64
+FLUSH_S: Final = 30.0
+"""Linux writes pages to the disk that changed 30 s ago (vm.dirty_expire_centisecs).
+``log.flush.interval.ms`` has no limit by default."""
 
 
 class _Clock(BrokerClock):
@@ -64,7 +72,7 @@ class _Cluster(Cluster):
 
     def _make_partition(self, topic: Topic, index: int) -> Partition:
         if topic.name in INTERNAL_TOPICS:
-            return super()._make_partition(topic, index)
+            return FlushedPartition(f"{topic.name}-{index}")
         rate = self.rates.get(topic.name, 0.0)
         phase = self._arriving.random()
         arrivals = Arrivals(self._scheduler.now, rate, phase)
@@ -134,6 +142,9 @@ class Brokers:
             self.events.watch(sources_of(self.cluster), is_empty=True)
             self.events.hold_accounts()
             self.cluster.load_coordinators()
+            interval_ms = self.cluster.config["log.flush.interval.ms"]
+            self._flush_s = FLUSH_S if interval_ms is None else interval_ms / 1000
+            self._flush()
             for node in self.cluster.nodes.values():
                 self._connections[node.id] = set()
                 node.addresses = [(host_of(node.id), PORT)]
@@ -190,13 +201,35 @@ class Brokers:
             for connection in self._in_order(node_id):
                 connection.close()
 
-    def crash(self, node_id: int) -> None:
-        """Kills a node: its connections are reset, and no request is answered."""
+    def crash(self, node_id: int, *, is_power_lost: bool = False) -> None:
+        """Kills a node: its connections are reset, and no request is answered.
+
+        Args:
+            node_id: the node.
+            is_power_lost: whether it loses what was not flushed. The records that
+                another running node has are not lost.
+        """
         with self.process.running():
             node = self._closed(node_id)
             for connection in self._in_order(node_id):
                 connection.abort()
-            self.process.call_soon(self.cluster.node_stopped, node)
+            self.process.call_soon(self._crashed, node, is_power_lost)
+
+    def _crashed(self, node: Node, is_power_lost: bool) -> None:
+        self.cluster.node_stopped(node)
+        topic = self.cluster.topics.by_name.get(OFFSETS_TOPIC)
+        if topic is None or not is_power_lost:
+            return
+        for partition, leader in zip(topic.partitions, topic.leaders, strict=True):
+            if leader == NO_NODE and isinstance(partition, FlushedPartition):
+                partition.lose_unflushed()
+
+    def _flush(self) -> None:
+        """Flushes the log of the groups, now and from time to time."""
+        topic = self.cluster.topics.by_name.get(OFFSETS_TOPIC)
+        for partition in () if topic is None else topic.partitions:
+            partition.flush()
+        self.process.call_later(self._flush_s, self._flush)
 
     def start(self, node_id: int) -> None:
         """Starts a node that was stopped, or has crashed.

@@ -23,6 +23,7 @@ from kohort.client.consuming.fetcher import Fetcher
 from kohort.client.consuming.partition import Partition as Position
 from kohort.client.network.cluster import Cluster
 from kohort.client.offsets import TopicPartition
+from kohort.protocol.records import read_header
 from kohort.simulation.world.scheduler import Process, Scheduler
 
 ROUNDING_S: Final = 1e-6
@@ -97,6 +98,36 @@ class FlowingPartition(Partition):
     @log_end_offset.setter
     def log_end_offset(self, _: int) -> None:
         """Nothing: only time appends."""
+
+
+class FlushedPartition(Partition):
+    """A partition of an internal topic, of which a loss of power keeps what was flushed.
+
+    Attributes:
+        flushed: the offset behind the last record that was flushed.
+    """
+
+    __slots__ = ("flushed",)
+
+    def __init__(self, name: str) -> None:
+        self.flushed = 0
+        super().__init__(name)
+
+    def flush(self) -> None:
+        """Notes that all records so far are on the disk."""
+        super().flush()
+        self.flushed = self.log_end_offset
+
+    def lose_unflushed(self) -> None:
+        """Removes the records that were not flushed; no coordinator has it loaded."""
+        kept = BatchStore()
+        kept.config = self.config
+        for batch in self.store.batches(self.log_start_offset, self.flushed):
+            header = read_header(batch)
+            last, now_ms = header.last_offset, self.store.written_at(header.base_offset)
+            kept.append(batch, header.base_offset, last, header.max_timestamp, now_ms)
+        self.store = kept
+        self.log_end_offset = self.flushed
 
 
 class _Reader:

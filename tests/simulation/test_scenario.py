@@ -109,7 +109,7 @@ def test_members_read_and_nothing_is_lost() -> None:
 
 def test_a_deployment_replaces_all_pods() -> None:
     """One after the other: two rebalances for each of the eager members."""
-    roll = '[[happenings]]\nat = "20s"\ndo = "roll"\ndown_s = 1\n'
+    roll = '[[happenings]]\nat = "20s"\ndo = "roll"\ndown_s = 8\n'
     measures = played(SMALL + roll)
     assert measures.rebalances["member_left"] == 3
     assert measures.rebalances["member_joined"] == 4

@@ -151,6 +151,43 @@ def test_a_coordinator_fails_over_and_loads_the_group(protocol: str) -> None:
     assert all(pod.is_settled for pod in pods)
 
 
+def test_a_loss_of_power_takes_what_was_not_flushed() -> None:
+    """The only node forgets a member that joined after the last flush, and commits."""
+    scene = Scene(rate=10, config={"log.flush.interval.ms": 20_000})
+    pods = scene.pods("a", "b")  # 30 s: one flush
+    scene.run(5)
+    late = scene.pod("c")
+    scene.run(9)
+    assert late.is_settled
+    committed = scene.events("offsets_committed")[-1]["offsets"][0]["offset"]
+    scene.world.brokers.crash(1, is_power_lost=True)
+    scene.run(1)
+    scene.world.brokers.start(1)
+    loaded = scene.events("group_loaded")[-1]
+    assert [member.partition("-")[0] for member in loaded["members"]] == ["a", "b"]
+    scene.run(20)
+    assert owned(*pods, late) == ALL
+    scene.world.close()
+    again = sum(
+        each["again_certain"] + each["again_possible"]
+        for each in scene.events("delivery_account")
+    )
+    assert again or committed < 10, "the new owners begin at older commits"
+
+
+def test_a_crash_takes_nothing() -> None:
+    """The system still has what the process wrote."""
+    scene = Scene(config={"log.flush.interval.ms": 20_000})
+    scene.pods("a", "b")
+    scene.run(5)
+    scene.pod("c")
+    scene.run(9)
+    scene.world.brokers.crash(1)
+    scene.run(1)
+    scene.world.brokers.start(1)
+    assert len(scene.events("group_loaded")[-1]["members"]) == 3
+
+
 def test_a_cut_off_member_loses_its_place_and_finds_back() -> None:
     """Its traffic is held back for longer than its session."""
     scene = Scene()
