@@ -72,11 +72,14 @@ class Play:
             SimulationError: a process failed, or a happening was impossible.
         """
         duration = self._scenario.duration
-        for number in range(1, STEPS + 1):
-            self.world.run(duration * number / STEPS - self.world.elapsed)
-            yield self.world.elapsed
-        self._meter.settle()
-        self.world.close()
+        try:
+            for number in range(1, STEPS + 1):
+                self.world.run(duration * number / STEPS - self.world.elapsed)
+                yield self.world.elapsed
+            self._meter.settle()
+            self.world.close()
+        finally:
+            self.world.kill()
 
     def run(self) -> Measures:
         """Lets all time pass."""

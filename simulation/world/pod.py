@@ -234,7 +234,8 @@ class Pod:
         try:
             await cluster.start()
         except KohortError as error:
-            self._fail(error)
+            self.failure = error
+            self._end(PodState.FAILED)
             return
         commits = Commits(cluster, self.config, self._refused)
         flow = self._flow = Flow(
@@ -256,25 +257,19 @@ class Pod:
             with group.driver.polling:
                 count = await self._poll(group)
             if group.driver.failure is not None:
-                self._fail(group.driver.failure)
-                return
+                self.failure = group.driver.failure
+                break
             await self._process(count)
         await group.close(self._leaves)
         flow.stop()
         group.stop()
         await cluster.close()
-        self._end(PodState.STOPPED)
+        self._end(PodState.FAILED if self.failure else PodState.STOPPED)
 
     async def _connect(
         self, protocol: asyncio.BufferedProtocol, host: str, *_: object
     ) -> None:
         await self._network.connect(self.process, self.name, protocol, host)
-
-    def _fail(self, error: KohortError | Exception) -> None:
-        self.failure = error
-        if self._group is not None:
-            self._flow.stop()
-        self._end(PodState.FAILED)
 
     async def _poll(self, group: ConsumerGroup) -> int:
         """Waits for records, or for another reason to end the poll."""

@@ -101,7 +101,7 @@ class FlowingPartition(Partition):
 
 
 class FlushedPartition(Partition):
-    """A partition of an internal topic, of which a loss of power keeps what was flushed.
+    """A partition of an internal topic; a loss of power keeps what was flushed.
 
     Attributes:
         flushed: the offset behind the last record that was flushed.

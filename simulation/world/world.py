@@ -101,6 +101,11 @@ class World:
     def close(self) -> None:
         """Ends the world: the accounts of all that has happened are published."""
         self.brokers.close()
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends all processes, as they are."""
+        self.director.kill()
         for pod in self.pods.values():
             if not pod.process.is_dead:
                 pod.process.kill()
