@@ -124,8 +124,8 @@ class FlushedPartition(Partition):
         kept.config = self.config
         for batch in self.store.batches(self.log_start_offset, self.flushed):
             header = read_header(batch)
-            last, now_ms = header.last_offset, self.store.written_at(header.base_offset)
-            kept.append(batch, header.base_offset, last, header.max_timestamp, now_ms)
+            last, time_ms = header.last_offset, header.max_timestamp
+            kept.append(batch, header.base_offset, last, time_ms, time_ms)
         self.store = kept
         self.log_end_offset = self.flushed
 

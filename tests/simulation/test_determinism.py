@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 SCENARIO = """
-duration = "200s"
+duration = "150s"
 [brokers]
 nodes = 3
 [network]
 latency_ms = { median = 1, p99 = 20 }
 [topics.orders]
-partitions = 24
-rate = 1
+partitions = 12
+rate = 0.1
 [topics.bills]
 partitions = 5
 [groups.eager]
-members = 6
+members = 4
 [groups.cooperative]
-members = 6
+members = 4
 protocol = "cooperative"
 static = true
 commits = "sync"
@@ -32,7 +32,7 @@ pauses = { every_s = { exponential = 60 }, ms = { uniform = [10, 12000] } }
 [groups.cooperative.settings]
 "session.timeout.ms" = 10000
 [groups.consumer]
-members = 6
+members = 4
 protocol = "consumer"
 commits = "async"
 record_ms = 30
@@ -56,11 +56,11 @@ at = 90
 do = "start-node"
 node = 1
 [[happenings]]
-at = 100
+at = 85
 do = "cut"
 group = "consumer"
 members = 2
-seconds = 70
+seconds = 50
 [[happenings]]
 at = 120
 do = "grow"

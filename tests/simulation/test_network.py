@@ -50,7 +50,7 @@ class Client(asyncio.BufferedProtocol):
         self.server = server
         self.memory = bytearray(4)
         self.transport: Pipe
-        self.read = b""
+        self._read = b""
         self.lost: list[object] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -64,7 +64,11 @@ class Client(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Keeps what was read."""
-        self.read += self.memory[:nbytes]
+        self._read += self.memory[:nbytes]
+
+    def read(self) -> bytes:
+        """Returns what was read so far."""
+        return self._read
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
@@ -114,9 +118,9 @@ def test_bytes_take_the_latency(wires: Wires) -> None:
     wires.client.transport.write(b"hello")
     wires.run(15)
     assert wires.server.log == [(30, b"hello")]
-    assert not wires.client.read
+    assert not wires.client.read()
     wires.run(5)
-    assert wires.client.read == b"HELLO"
+    assert wires.client.read() == b"HELLO"
 
 
 def test_bytes_arrive_in_order() -> None:
@@ -140,7 +144,7 @@ def test_a_cut_link_holds_everything_back(wires: Wires) -> None:
     wires.network.heal("server", "client")
     wires.run(20)
     assert wires.server.log == [(1030, b"a"), (1030, b"b")]
-    assert wires.client.read == b"AB"
+    assert wires.client.read() == b"AB"
 
 
 def test_a_slow_link_multiplies_the_latency(wires: Wires) -> None:
@@ -148,9 +152,9 @@ def test_a_slow_link_multiplies_the_latency(wires: Wires) -> None:
     wires.network.link("client", "server").factor = 10
     wires.client.transport.write(b"a")
     wires.run(199)
-    assert not wires.client.read
+    assert not wires.client.read()
     wires.run(1)
-    assert wires.client.read == b"A"
+    assert wires.client.read() == b"A"
 
 
 def test_a_close_is_the_end_of_the_stream(wires: Wires) -> None:
