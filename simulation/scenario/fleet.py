@@ -18,8 +18,8 @@ LOOK_S: Final = 0.25
 class Fleet:
     """The pods of one group.
 
-    A slot is an identity: the client id and, of a static member, the instance id. A
-    process that restarts keeps its slot, and has another host.
+    A slot is an identity: the client id and, of a static member, the instance id and
+    the host, as in a StatefulSet. A process that restarts keeps its slot.
 
     Attributes:
         spec: the group.
@@ -57,7 +57,12 @@ class Fleet:
         del settings["group_id"]
         name = identity if number == 1 else f"{identity}.{number}"
         pod = self._world.pod(
-            name, spec.name, spec.topics, spec.application, **settings
+            name,
+            spec.name,
+            spec.topics,
+            spec.application,
+            host=identity if spec.is_static else None,
+            **settings,
         )
         self.pods[slot] = pod
         pod.start()

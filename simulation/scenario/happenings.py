@@ -265,7 +265,7 @@ def _on_links(
             if number:
                 await asyncio.sleep(every - length)
             ends = [
-                begin(world, fleet.pods[slot].name, host_of(each))
+                begin(world, fleet.pods[slot].host, host_of(each))
                 for slot in fleet.chosen(count)
                 for each in nodes
             ]

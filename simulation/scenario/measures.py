@@ -127,7 +127,7 @@ class Meter:
         self._counts["expiries"] += 1
         who = seen.notice.who
         if who is not None and who.client is not None:
-            pod = self._world.pods.get(who.client.host.removeprefix("/"))
+            pod = self._world.on_host.get(who.client.host.removeprefix("/"))
             if pod is not None and pod.is_alive:
                 self._counts["false_expiries"] += 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from random import Random
@@ -88,7 +88,8 @@ class Pod:
     """A process with a consumer.
 
     Args:
-        name: its name, which is the consumer's client id and its host.
+        name: its name, and the consumer's client id unless `settings` has another.
+        host: its host on the network.
         scheduler: the time and the seed.
         network: connects it.
         brokers: the cluster.
@@ -97,7 +98,7 @@ class Pod:
         application: see `Application`.
 
     Attributes:
-        name: see above.
+        name, host: see above.
         state: see `PodState`.
         process: the process; of a pod that waits, one that has not begun.
         failure: the error that ended it, if it is FAILED.
@@ -108,6 +109,7 @@ class Pod:
     def __init__(
         self,
         name: str,
+        host: str,
         scheduler: Scheduler,
         network: Network,
         brokers: Brokers,
@@ -116,6 +118,7 @@ class Pod:
         application: Application,
     ) -> None:
         self.name = name
+        self.host = host
         self.state = PodState.WAITING
         self.process = Process(scheduler, name)
         self.failure: KohortError | Exception | None = None
@@ -245,7 +248,7 @@ class Pod:
             self._changed,
             self._brokers.cluster,
             self._brokers.process,
-            self.name,
+            self.host,
         )
         group = ConsumerGroup(cluster, self.config, flow, commits, self._changed)
         self._group = group
@@ -269,7 +272,7 @@ class Pod:
     async def _connect(
         self, protocol: asyncio.BufferedProtocol, host: str, *_: object
     ) -> None:
-        await self._network.connect(self.process, self.name, protocol, host)
+        await self._network.connect(self.process, self.host, protocol, host)
 
     async def _poll(self, group: ConsumerGroup) -> int:
         """Waits for records, or for another reason to end the poll."""
@@ -316,12 +319,12 @@ class Pod:
         if count:
             await self.commit(self._flow.partitions)
 
-    async def commit(self, places: AbstractSet[TopicPartition] | Any) -> None:
+    async def commit(self, places: Iterable[TopicPartition]) -> None:
         """Commits the positions of partitions, in the application's way."""
         group = self._group
         if self._application.commits == "auto" or group is None:
             return
-        rows = self._flow.positions(places)
+        rows = self._flow.positions(sorted(places))
         if not rows:
             return
         task = group.commits.post(rows)

@@ -36,6 +36,7 @@ class World:
         brokers: the cluster.
         director: the process of what happens to the others.
         pods: all pods so far, by name.
+        on_host: the latest pod of each host.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class World:
         )
         self.director = Process(self.scheduler, "director")
         self.pods: dict[str, Pod] = {}
+        self.on_host: dict[str, Pod] = {}
 
     def pod(
         self,
@@ -62,6 +64,8 @@ class World:
         group: str,
         topics: Sequence[str],
         application: Application | None = None,
+        *,
+        host: str | None = None,
         **settings: Any,
     ) -> Pod:
         """A pod that has not started yet.
@@ -71,11 +75,14 @@ class World:
             group: the ``group.id``.
             topics: the topics that it subscribes to.
             application: what it does with records.
+            host: its host; None for one of its own, which has its name.
             settings: of the consumer, under Kafka's names with underscores.
         """
         assert name not in self.pods, f"there is a pod {name} already"
-        pod = self.pods[name] = Pod(
+        host = name if host is None else host
+        pod = self.pods[name] = self.on_host[host] = Pod(
             name,
+            host,
             self.scheduler,
             self.network,
             self.brokers,

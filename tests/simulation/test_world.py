@@ -154,8 +154,8 @@ def test_a_coordinator_fails_over_and_loads_the_group(protocol: str) -> None:
 def test_a_loss_of_power_takes_what_was_not_flushed() -> None:
     """The only node forgets a member that joined after the last flush, and commits."""
     scene = Scene(rate=10, config={"log.flush.interval.ms": 20_000})
-    pods = scene.pods("a", "b")  # 30 s: one flush
-    scene.run(5)
+    pods = scene.pods("a", "b")
+    scene.run(11)  # 41 s: two flushes
     late = scene.pod("c")
     scene.run(9)
     assert late.is_settled
