@@ -23,7 +23,7 @@ from kohort.broker.topics.topic import (
     Topic,
 )
 from kohort.protocol.fields import Buffer
-from kohort.simulation.world.costs import Costs
+from kohort.simulation.world.costs import KEY_AT, REBALANCE_APIS, Costs
 from kohort.simulation.world.network import PORT, Network
 from kohort.simulation.world.records import Arrivals, FlowingPartition, FlushedPartition
 from kohort.simulation.world.scheduler import Process, Scheduler
@@ -86,13 +86,19 @@ class _Connection(Connection):
 
     def data_received(self, data: bytes) -> None:
         """Handles the requests that these bytes complete, and counts their cost."""
-        costs = cast("_Cluster", self.node.cluster).costs
-        costs.request(super().data_received, data)
+        if len(data) > KEY_AT and data[KEY_AT] in REBALANCE_APIS:
+            costs = cast("_Cluster", self.node.cluster).costs
+            costs.wire_bytes += len(data)
+            costs.timed(super().data_received, data)
+        else:
+            Connection.data_received(self, data)
 
     def send(self, request: Request, parts: list[Buffer]) -> None:
         """Sends a response, and counts its bytes."""
-        cast("_Cluster", self.node.cluster).costs.response(request.api.key, parts)
-        super().send(request, parts)
+        if request.api.key in REBALANCE_APIS:
+            costs = cast("_Cluster", self.node.cluster).costs
+            costs.wire_bytes += sum(map(len, parts))
+        Connection.send(self, request, parts)
 
 
 class Brokers:

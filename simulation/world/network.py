@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final
 
 from kohort.protocol.fields import Buffer
-from kohort.simulation.world.randomness import Distribution
+from kohort.simulation.world.randomness import CONSTANT, Distribution
 from kohort.simulation.world.scheduler import Process, Scheduler
 
 PORT: Final = 9092
@@ -38,7 +38,10 @@ class Link:
 
     def delay(self) -> float:
         """The latency of the next message, in seconds."""
-        return self.latency.draw(self._random) * self.factor
+        latency = self.latency
+        if latency.kind == CONSTANT:
+            return latency.a * self.factor
+        return latency.draw(self._random) * self.factor
 
 
 class Pipe(asyncio.Transport):
@@ -85,8 +88,18 @@ class Pipe(asyncio.Transport):
 
     def write(self, data: Buffer) -> None:
         """Sends bytes."""
-        if not self._is_closing:
-            self._send(self.peer.receive, data if type(data) is bytes else bytes(data))
+        if self._is_closing:
+            return
+        sent = data if type(data) is bytes else bytes(data)
+        link, peer = self.link, self.peer
+        if link.is_cut:
+            self._send(peer.receive, sent)
+            return
+        # As `_send`, in place: nearly all messages come this way.
+        process = peer.process
+        scheduler = process.scheduler
+        self._arrives = when = max(scheduler.now + link.delay(), self._arrives)
+        scheduler.deliver(when, process, peer.receive, (sent,))
 
     def receive(self, data: bytes) -> None:
         """Hands bytes of the other end to the protocol."""

@@ -297,9 +297,10 @@ class Pod:
         group = self._group
         if self._waiter is None or group is None:
             return
-        if self._is_over(group) or (
-            not group.driver.is_calling and self._flow.is_due()
-        ):
+        driver = group.driver
+        if (
+            self._flow.is_due() and not driver.is_calling
+        ) or driver.failure is not None:
             self._wake()
 
     def _wake(self) -> None:

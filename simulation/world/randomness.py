@@ -9,6 +9,7 @@ from typing import Final
 
 from kohort.protocol.slotted import slotted
 
+CONSTANT: Final = "constant"
 _Z99: Final = 2.3263478740408408
 """The 99th percentile of the standard normal distribution."""
 
@@ -29,7 +30,7 @@ class Distribution:
     def draw(self, random: Random) -> float:
         """The next number."""
         kind = self.kind
-        if kind == "constant":
+        if kind == CONSTANT:
             return self.a
         if kind == "uniform":
             return self.a + (self.b - self.a) * random.random()
@@ -47,7 +48,7 @@ class Distribution:
 
 def constant(value: float) -> Distribution:
     """Always the same number."""
-    return Distribution("constant", value)
+    return Distribution(CONSTANT, value)
 
 
 def read(value: object) -> Distribution:
