@@ -8,7 +8,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.consuming.commits import Commits
@@ -119,10 +119,11 @@ class ConsumerGroup:
         await self._commit_at_once(self._fetcher.partitions)
         await self.commits.drained()
 
-    def stop(self) -> list[asyncio.Task[None]]:
+    def stop(self) -> list[asyncio.Future[Any]]:
         """Stops immediately; returns the unfinished tasks."""
-        tasks = self.subscription.stop()
-        tasks += self.driver.under_way() + self.commits.under_way()
+        tasks: list[asyncio.Future[Any]] = [*self.subscription.stop()]
+        tasks += self.driver.under_way()
+        tasks += self.commits.under_way()
         self.driver.stop()
         self.commits.stop()
         return tasks

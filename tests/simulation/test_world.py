@@ -206,7 +206,7 @@ def test_commits_of_the_application() -> None:
     """Synchronous and asynchronous ones, after each poll."""
     for mode in ("sync", "async"):
         scene = Scene(rate=5)
-        application = Application(constant(0.01), mode)  # type: ignore[arg-type]
+        application = Application(constant(0.01), mode)
         pod = scene.pod("a", application)
         scene.run(20)
         commits = scene.events("offsets_committed")
