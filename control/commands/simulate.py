@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,6 @@ def simulate(
     groups and the wire are kohort's own; clock and network are virtual. The same seed
     always gives the same events.
     """
-    from kohort.broker import telemetry
     from kohort.simulation.scenario.model import load
     from kohort.simulation.scenario.reading import ScenarioError
     from kohort.simulation.world.scheduler import SimulationError
@@ -91,12 +90,10 @@ def simulate(
             fail("SCENARIO is missing; --list shows the ready ones", 2)
         _list()
         return
-    # Lost connections and refused members are what is simulated.
-    telemetry.configure(level="critical")
-    logging.getLogger("kohort").setLevel(logging.CRITICAL)
     try:
         loaded = load(scenario, parse_pairs("--set", changes))
-        runs = [*_runs(loaded, [seed] if seeds is None else seeds, out)]
+        with _quiet():
+            runs = [*_runs(loaded, [seed] if seeds is None else seeds, out)]
     except ScenarioError as error:
         fail(str(error), 2)
     except SimulationError as error:
@@ -104,6 +101,22 @@ def simulate(
     except OSError as error:
         fail(f"{error.filename or out}: {error.strerror or error}", 1)
     _show(loaded, runs, out)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Logs nothing: lost connections and refused members are what is simulated."""
+    from kohort.broker import telemetry
+
+    clients, level = logging.getLogger("kohort"), telemetry.level()
+    before = clients.level
+    clients.setLevel(logging.CRITICAL)
+    telemetry.configure(level="critical")
+    try:
+        yield
+    finally:
+        clients.setLevel(before)
+        telemetry.configure(level=level)
 
 
 def _list() -> None:
