@@ -111,12 +111,12 @@ def _quiet() -> Iterator[None]:
     clients, level = logging.getLogger("kohort"), telemetry.level()
     before = clients.level
     clients.setLevel(logging.CRITICAL)
-    telemetry.configure(level="critical")
+    telemetry.set_level(None, "critical")
     try:
         yield
     finally:
         clients.setLevel(before)
-        telemetry.configure(level=level)
+        telemetry.set_level(None, level)
 
 
 def _list() -> None:
