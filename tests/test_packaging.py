@@ -69,7 +69,15 @@ def test_each_folder_is_linked_into_the_package() -> None:
         if path.parent.name not in NO_PACKAGES
     }
     assert links == folders
-    assert {"protocol", "broker", "client", "control", "pipeline", "simulation", "testing"} <= links
+    assert {
+        "protocol",
+        "broker",
+        "client",
+        "control",
+        "pipeline",
+        "simulation",
+        "testing",
+    } <= links
     for name in links:
         assert (LINKS / name).readlink() == Path("..") / ".." / name
         assert (ROOT / name / "py.typed").is_file()
