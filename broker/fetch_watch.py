@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final, Protocol
 
-from kohort.broker.clock import wall_ns
 from kohort.broker.events.delivery.notes import (
     Asked,
     Dropped,
@@ -89,13 +88,15 @@ class FetchWatch:
 
     Args:
         tell: takes each note.
+        wall: the machine's clock, ns since the epoch.
 
     Attributes:
         round: counts assignments: from each on, positions are news again.
     """
 
-    def __init__(self, tell: Callable[[Note], None]) -> None:
+    def __init__(self, tell: Callable[[Note], None], wall: Callable[[], int]) -> None:
         self._tell = tell
+        self._wall_ns = wall
         self._readers: dict[int, _Reader] = {}
         self.round = 0
 
@@ -126,7 +127,7 @@ class FetchWatch:
             reader.round = self.round
             reader.positions.clear()
             rows = everything()
-        now_ns = wall_ns()
+        now_ns = self._wall_ns()
         # A client that asks for the same records again has dropped them.
         was_sent = reader.unread_since is not None
         self.heard(number)
@@ -149,7 +150,7 @@ class FetchWatch:
         reader = self._readers.get(connection)
         if reader is not None and reader.has_read:
             reader.unread_since = None
-            self._tell(Read(reader.connection.client, wall_ns()))
+            self._tell(Read(reader.connection.client, self._wall_ns()))
 
     def sent(
         self,
@@ -162,12 +163,11 @@ class FetchWatch:
         if not connection.is_heard:
             # The client has closed its side, and reads no more responses.
             return
-        topic, _, index = partition.name.rpartition("-")
-        client = connection.client
         if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            start = partition.log_start_offset
-            note = OutOfRange(client, topic, int(index), offset, start, wall_ns())
-            self._tell(note)
+            topic, _, index = partition.name.rpartition("-")
+            client, start = connection.client, partition.log_start_offset
+            now_ns = self._wall_ns()
+            self._tell(OutOfRange(client, topic, int(index), offset, start, now_ns))
         if result.error_code or not result.size_in_bytes:
             return
         if 0 <= partition.readable(offset) <= result.size_in_bytes:
@@ -176,10 +176,18 @@ class FetchWatch:
         else:
             end = yield from _end_of(result.buffers, offset)
         if end > offset:
-            reader = self._readers.get(client.connection or 0)
-            if reader is not None:
-                reader.unread_since = connection.reads
-            self._tell(Sent(client, topic, int(index), offset, end, wall_ns()))
+            self.delivered(connection, partition, offset, end)
+
+    def delivered(
+        self, connection: Fetcher, partition: Partition, offset: int, end: int
+    ) -> None:
+        """Notes that a response has the records from `offset` to `end`."""
+        client = connection.client
+        topic, _, index = partition.name.rpartition("-")
+        reader = self._readers.get(client.connection or 0)
+        if reader is not None:
+            reader.unread_since = connection.reads
+        self._tell(Sent(client, topic, int(index), offset, end, self._wall_ns()))
 
     def ended(self, connection: Fetcher, *, was_reset: bool) -> None:
         """Notes the end of a connection.
@@ -190,7 +198,7 @@ class FetchWatch:
         if reader is not None:
             was_closed = not connection.is_heard and not was_reset
             was_read = reader.has_read or was_closed
-            self._tell(Ended(connection.client, was_read, wall_ns()))
+            self._tell(Ended(connection.client, was_read, self._wall_ns()))
 
     def dropped(self, partition: Partition) -> None:
         """Notes that a partition was deleted."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, get_args
 
 from kohort.broker import telemetry, transports
 from kohort.broker.clock import BrokerClock, Mode, RealClock, ns
+from kohort.broker.cluster.accounted import sources_of
 from kohort.broker.cluster.cluster import Cluster, ClusterError, Node
 from kohort.broker.cluster.status import status
 from kohort.broker.config import Config, ConfigError
@@ -24,7 +25,6 @@ from kohort.broker.config_started import (
 from kohort.broker.connection import Connection
 from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import unheard, write_line
-from kohort.broker.events.sources import Sources
 from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids, run_id
 from kohort.broker.long_work import finish
@@ -34,10 +34,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kohort.broker.cluster.events_topic import EventsTopic
-    from kohort.broker.events.delivery.notes import Note
     from kohort.broker.faults.plan import Faults
     from kohort.broker.faults.requests import Requests
-    from kohort.broker.fetch_watch import FetchWatch
     from kohort.broker.thread import LoopThread
 
 P = ParamSpec("P")
@@ -399,9 +397,7 @@ class Broker:
         if self._faults is not None or self.config["response.delay.ms"]:
             self.faults.bind(self.cluster, self.events)
         self.cluster.topic_created = self._topic_created
-        ends = self.cluster.log_end
-        sources = Sources(self._committed, self._count, ends, self._note_fetches)
-        self.events.watch(sources, is_empty=self._data_dir is None)
+        self.events.watch(sources_of(self.cluster), is_empty=self._data_dir is None)
         if self._watches_fetches:
             self._watches_fetches = False
             self.events.hold_accounts()
@@ -421,36 +417,6 @@ class Broker:
             raise
         self._housekeeper = Housekeeper(self.cluster, lambda: self.connections)
         self._housekeeper.start()
-
-    def _note_fetches(self, tell: Callable[[Note], None] | None) -> FetchWatch | None:
-        """Notes fetches from now on, or no longer."""
-        from kohort.broker.fetch_watch import FetchWatch
-
-        watch = None if tell is None else FetchWatch(tell)
-        self.cluster.fetch_watch = watch
-        return watch
-
-    def _committed(self, group_id: str) -> dict[tuple[str, int], int]:
-        """The offsets of a group, for the account of delivery."""
-        from kohort.broker.coordinator.appends import committed_offsets
-
-        driver = self.cluster.shards.for_id(group_id).driver
-        if driver is None:
-            return {}
-        coordinator = driver.coordinator
-        found = committed_offsets(coordinator.appends, coordinator.groups, group_id)
-        return {partition: entry[0] for partition, entry in found.items()}
-
-    def _count(
-        self, topic: str, index: int, first: int, end: int, committed: bool
-    ) -> int:
-        """Counts the records of a partition between two offsets."""
-        from kohort.broker.log.counting import count_records
-
-        found = self.cluster.topics.by_name.get(topic)
-        if found is None or index >= len(found.partitions):
-            return 0
-        return count_records(found.partitions[index], first, end, committed=committed)
 
     def _credit(self, until: float | None) -> None:
         """Counts live members as heard from, while the clock is moved ahead."""

@@ -180,7 +180,7 @@ class Consumer(Client, Generic[K, V]):
                     async with asyncio.timeout((timeout_ms - last_ms) / 1000):
                         await group.close(leaves)
         finally:
-            tasks = self._fetcher.under_way()
+            tasks: list[asyncio.Future[Any]] = [*self._fetcher.under_way()]
             self._fetcher.stop()
             if group is not None:
                 tasks += group.stop()

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "produce": "kohort.control.commands.produce",
     "run": "kohort.control.commands.run",
     "serve": "kohort.control.commands.serve",
+    "simulate": "kohort.control.commands.simulate",
     "timeline": "kohort.control.commands.timeline",
     "top": "kohort.control.commands.top",
     "topics": "kohort.control.commands.topics",

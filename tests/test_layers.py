@@ -199,16 +199,23 @@ def test_broker_and_client_do_not_know_each_other() -> None:
 
 
 def test_control_and_testing_are_the_outer_layers() -> None:
-    """They depend on the broker and the client; testing also depends on control."""
+    """They depend on the broker and the client; testing also depends on control.
+
+    So does the simulation; one command of control depends on it.
+    """
     below = {"broker", "client", "protocol"}
     for module, path in MODULES.items():
         ours = {package(name) for name in imports(path)} - {""}
         if package(module) == "testing":
             assert ours <= {*below, "control", "testing"}, module
+        elif module == "kohort.control.commands.simulate":
+            assert ours <= {*below, "control", "simulation"}, module
         elif package(module) == "control":
             assert ours <= {*below, "control"}, module
+        elif package(module) == "simulation":
+            assert ours <= {*below, "simulation"}, module
         else:
-            assert not ours & {"control", "testing"}, module
+            assert not ours & {"control", "simulation", "testing"}, module
 
 
 @pytest.mark.parametrize("own", LAYERS)
@@ -369,6 +376,6 @@ def test_construct_stays_in_one_file() -> None:
 def test_the_broker_is_a_library_without_a_command_line() -> None:
     """It prints nothing and reads no arguments: commands belong to control."""
     for module, path in MODULES.items():
-        if package(module) in {"broker", "client", "protocol"}:
+        if package(module) in {"broker", "client", "protocol", "simulation"}:
             foreign = {name.partition(".")[0] for name in imports(path)}
             assert not foreign & {"argparse", "click", "rich"}, module

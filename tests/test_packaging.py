@@ -69,7 +69,15 @@ def test_each_folder_is_linked_into_the_package() -> None:
         if path.parent.name not in NO_PACKAGES
     }
     assert links == folders
-    assert {"protocol", "broker", "client", "control", "pipeline", "testing"} <= links
+    assert {
+        "protocol",
+        "broker",
+        "client",
+        "control",
+        "pipeline",
+        "simulation",
+        "testing",
+    } <= links
     for name in links:
         assert (LINKS / name).readlink() == Path("..") / ".." / name
         assert (ROOT / name / "py.typed").is_file()
@@ -84,7 +92,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
         for link in LINKS.iterdir()
         if link.is_symlink()
         for path in (ROOT / link.name).rglob("*")
-        if path.suffix in {".py", ".sql"}
+        if path.suffix in {".py", ".sql", ".toml"}
         or path.name == "py.typed"
         or path.parent.name in {"assets", "templates"}
         or path.name == "event_schema.json"

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.consuming.commits import Commits
@@ -119,10 +119,11 @@ class ConsumerGroup:
         await self._commit_at_once(self._fetcher.partitions)
         await self.commits.drained()
 
-    def stop(self) -> list[asyncio.Task[None]]:
+    def stop(self) -> list[asyncio.Future[Any]]:
         """Stops immediately; returns the unfinished tasks."""
-        tasks = self.subscription.stop()
-        tasks += self.driver.under_way() + self.commits.under_way()
+        tasks: list[asyncio.Future[Any]] = [*self.subscription.stop()]
+        tasks += self.driver.under_way()
+        tasks += self.commits.under_way()
         self.driver.stop()
         self.commits.stop()
         return tasks
@@ -153,28 +154,29 @@ class ConsumerGroup:
     # -- the listener
 
     async def _call_listener(self, call: Call) -> None:
-        places = frozenset(TopicPartition(*place) for place in call.partitions)
+        # In the call's order, so that a run does not depend on hashes.
+        places = dict.fromkeys(TopicPartition(*place) for place in call.partitions)
         if call.kind is CallKind.ASSIGNED:
             self._fetcher.add(places, is_held=True)
             try:
-                await self._listener.on_partitions_assigned(places)
+                await self._listener.on_partitions_assigned(frozenset(places))
             finally:
                 self._fetcher.release(places)
             return
         self._fetcher.hold(places)
         try:
             if call.kind is CallKind.LOST:
-                await self._listener.on_partitions_lost(places)
+                await self._listener.on_partitions_lost(frozenset(places))
             else:
                 await self._revoke(places)
         finally:
             self.commits.lost(places)
             self._fetcher.remove(places)
 
-    async def _revoke(self, places: AbstractSet[TopicPartition]) -> None:
+    async def _revoke(self, places: Collection[TopicPartition]) -> None:
         await self._commit_at_once(places)
         try:
-            await self._listener.on_partitions_revoked(places)
+            await self._listener.on_partitions_revoked(frozenset(places))
         except Exception:
             await self.commits.drained()
             raise

@@ -14,7 +14,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from random import Random
+from functools import partial
 from typing import Any
 
 from kohort.client.errors import (
@@ -47,6 +47,7 @@ from kohort.client.group.events import (
 )
 from kohort.client.group.member import Member
 from kohort.client.network.cluster import Cluster
+from kohort.client.network.connection import Connection
 from kohort.client.network.metadata import Metadata
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import BY_NAME
@@ -73,6 +74,10 @@ _POLL_BEGAN, _POLL_ENDED = PollBegan(), PollEnded()
 
 _CALL: ContextVar[Call] = ContextVar("call")
 """The current call of the listener; inherited by tasks that the listener creates."""
+
+
+def _versions(send: Send) -> tuple[int, int]:
+    return send.lowest, BY_NAME[send.api].newest
 
 
 class Polling:
@@ -138,8 +143,7 @@ class MemberDriver:
         self._work = work
         self._on_call = on_call
         self._on_change = on_change
-        self._random = Random()
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._tasks: dict[int, asyncio.Future[Any]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._listener_task: asyncio.Task[None] | None = None
         self._call: Call | None = None
@@ -209,15 +213,47 @@ class MemberDriver:
             task.cancel()
         self._ended.set()
 
-    def under_way(self) -> list[asyncio.Task[None]]:
-        """The unfinished tasks."""
+    def under_way(self) -> list[asyncio.Future[Any]]:
+        """The unfinished tasks and requests."""
         calls = [] if self._listener_task is None else [self._listener_task]
         return [*self._tasks.values(), *calls]
 
     # -- effects
 
     def _send(self, effect: Send) -> None:
-        self._start(effect.token, lambda: self._request(effect))
+        lane = "join" if effect.api in _LONG else "group"
+        connection = self._cluster.connection_at_hand(self._group, lane)
+        if connection is None or not self._post(effect, connection):
+            self._start(effect.token, lambda: self._request(effect, lane))
+
+    def _post(self, send: Send, connection: Connection) -> bool:
+        """Sends a request without a task, which costs half; False if that failed."""
+        try:
+            version = connection.version(send.api, _versions(send))
+            answer = connection.post(
+                send.api, version, send.request, timeout_ms=send.timeout_ms
+            )
+        except KohortError:
+            return False
+        self._tasks[send.token] = answer
+        answer.add_done_callback(partial(self._answered, send, connection))
+        return True
+
+    def _answered(
+        self, send: Send, connection: Connection, answer: asyncio.Future[Any]
+    ) -> None:
+        if answer.cancelled():
+            self._give_up(send, connection)
+            return
+        error = answer.exception()
+        if self._tasks.pop(send.token, None) is None:
+            return
+        if isinstance(error, KohortError):
+            self.submit(self._failed(send, error, was_sent=True))
+        else:
+            self._broker = connection.name
+            self.submit(Answered(send.token, answer.result()))
+        self._on_change()
 
     def _compute(self, effect: Compute) -> None:
         self._start(effect.token, lambda: self._answer(effect))
@@ -242,7 +278,7 @@ class MemberDriver:
             earlier.cancel()
         delay = max(effect.deadline - self._cluster.clock(), 0)
         if effect.key == "retry":
-            delay *= 1 + self._random.uniform(0, _JITTER)
+            delay *= 1 + self._cluster.random.uniform(0, _JITTER)
         self._wait(effect.key, self._cluster.clock() + delay, delay)
 
     def _wait(self, key: str, deadline: float, delay: float) -> None:
@@ -288,35 +324,38 @@ class MemberDriver:
 
     # -- requests
 
-    async def _request(self, send: Send) -> Event:
-        lane = "join" if send.api in _LONG else "group"
+    async def _request(self, send: Send, lane: str) -> Event:
         connection = None
         try:
             async with asyncio.timeout(send.timeout_ms / 1000):
                 node_id = await self._cluster.coordinator(self._group)
                 connection = await self._cluster.connection(node_id, lane)
-            versions = (send.lowest, BY_NAME[send.api].newest)
-            version = connection.version(send.api, versions)
+            version = connection.version(send.api, _versions(send))
             response = await connection.send(
                 send.api, version, send.request, timeout_ms=send.timeout_ms
             )
         except asyncio.CancelledError:
-            if connection is not None and lane == "join":
-                # The broker reads no more requests of it before it answers.
-                connection.fail("the join is given up")
+            self._give_up(send, connection)
             raise
         except TimeoutError as error:
             return Failed(send.token, error)
         except KohortError as error:
-            error.api = error.api or send.api
-            error.group = self._group
-            if isinstance(error, ClosedError):
-                return Failed(send.token, error)
-            broke = isinstance(error, ConnectionFailedError)
-            was_waiting = broke and connection is not None
-            return Failed(send.token, error, error.retriable, was_waiting)
+            return self._failed(send, error, was_sent=connection is not None)
         self._broker = connection.name
         return Answered(send.token, response)
+
+    def _failed(self, send: Send, error: KohortError, *, was_sent: bool) -> Failed:
+        error.api = error.api or send.api
+        error.group = self._group
+        if isinstance(error, ClosedError):
+            return Failed(send.token, error)
+        was_waiting = was_sent and isinstance(error, ConnectionFailedError)
+        return Failed(send.token, error, error.retriable, was_waiting)
+
+    def _give_up(self, send: Send, connection: Connection | None) -> None:
+        if connection is not None and send.api in _LONG:
+            # The broker reads no more requests of it before it answers.
+            connection.fail("the join is given up")
 
     # -- computations
 

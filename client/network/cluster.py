@@ -45,6 +45,7 @@ from kohort.client.network.reconnecting import (
     retrieve,
     shared,
 )
+from kohort.client.network.sockets import Connect, connect
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.errors import ErrorCode
 
@@ -71,13 +72,15 @@ class Cluster:
     Args:
         config: bootstrap servers, security and settings of connections.
         clock: the time in seconds; by default the event loop's.
-        random: source of jitter and of the order of brokers.
+        random: source of jitter, of the order of brokers, and of a member's id.
         sleep: waits for some seconds.
+        connect: connects a protocol to a host; see `sockets.connect`.
         allow_auto_topic_creation: whether asking for a topic may create it.
 
     Attributes:
         config: as above.
         clock: as above.
+        random: as above.
         metadata: the newest.
         listeners: called with all new metadata.
     """
@@ -89,14 +92,16 @@ class Cluster:
         clock: Callable[[], float] | None = None,
         random: Random | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        connect: Connect = connect,
         allow_auto_topic_creation: bool = False,
     ) -> None:
         self.config = config
         self.clock = asyncio.get_running_loop().time if clock is None else clock
         self.metadata: Metadata = NOTHING
         self.listeners: list[Callable[[Metadata], None]] = []
-        self._random = Random() if random is None else random
+        self.random = Random() if random is None else random
         self._sleep = sleep
+        self._connect = connect
         self._creates_topics = allow_auto_topic_creation
         self._authenticate = config.authenticate
         if config.sasl_mechanism is not None:
@@ -107,10 +112,10 @@ class Cluster:
                 config, config.sasl_mechanism, self.clock
             )
         self._reconnect = Backoff(
-            config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self._random
+            config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self.random
         )
         self._retry = Backoff(
-            config.retry_backoff_ms, config.retry_backoff_max_ms, self._random
+            config.retry_backoff_ms, config.retry_backoff_max_ms, self.random
         )
         self._unreachable: set[tuple[str, int]] = set()
         addresses = dict.fromkeys(map(parse_address, config.bootstrap_servers))
@@ -134,6 +139,7 @@ class Cluster:
             self._reconnect,
             self.clock,
             self._sleep,
+            self._connect,
             self._unreachable,
         )
 
@@ -334,6 +340,15 @@ class Cluster:
             self._coordinators.forget_node(node_id)
             raise
 
+    def connection_at_hand(self, group: str, lane: str) -> Connection | None:
+        """An open connection to a group's coordinator that can send at once, if any."""
+        node_id = self._coordinators.get(group)
+        if node_id is None or self._is_closed:
+            return None
+        link = self._links.get((node_id, lane))
+        connection = None if link is None else link.current
+        return connection if connection is not None and connection.is_ready else None
+
     async def _link_to(self, node_id: int, lane: str) -> Link:
         node = self.node(node_id)
         if node is None:
@@ -381,8 +396,8 @@ class Cluster:
         Bootstrap servers come last, in case all nodes have moved.
         """
         known = [self._link_of(node, "") for node in self.metadata.nodes.values()]
-        self._random.shuffle(known)
-        bootstrap = self._random.sample(self._bootstrap, len(self._bootstrap))
+        self.random.shuffle(known)
+        bootstrap = self.random.sample(self._bootstrap, len(self._bootstrap))
         return [*sorted(known, key=reluctance), *sorted(bootstrap, key=reluctance)]
 
     # -- metadata

@@ -36,7 +36,7 @@ from kohort.client.network.api_versions import (
 from kohort.client.network.receiving import Receiver
 from kohort.client.network.request_format import RequestFormat, request_format
 from kohort.client.network.session import Session
-from kohort.client.network.sockets import connect, reason_of
+from kohort.client.network.sockets import Connect, connect, reason_of
 from kohort.client.security import Authenticate
 from kohort.protocol.apis.k17_sasl_handshake import SaslHandshakeRequest
 from kohort.protocol.errors import ErrorCode
@@ -151,6 +151,16 @@ class Connection(asyncio.BufferedProtocol):
         return max(0.0, self._quiet_until - self._loop.time())
 
     @property
+    def is_ready(self) -> bool:
+        """True if `post` may be called at once: `ready` would not wait."""
+        return (
+            self._failure is None
+            and self._transport is not None
+            and self._can_write.is_set()
+            and not self._session.is_over
+        )
+
+    @property
     def needs_authentication(self) -> bool:
         """True if the connection has to authenticate again first, or does so now.
 
@@ -168,6 +178,7 @@ class Connection(asyncio.BufferedProtocol):
         port: int,
         node_id: int | None = None,
         authenticate: Authenticate | None = None,
+        connect: Connect = connect,
     ) -> Self:
         """Connects, asks for the broker's versions, and authenticates.
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from kohort.client.config import CommonConfig
 from kohort.client.errors import ClosedError, KohortError
 from kohort.client.network.connection import Connection, broker_name
+from kohort.client.network.sockets import Connect
 from kohort.client.security import Authenticate
 
 log = logging.getLogger("kohort.client")
@@ -66,6 +67,7 @@ class Link:
         backoff: Backoff,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
+        connect: Connect,
         unreachable: set[tuple[str, int]],
     ) -> None:
         self.host = host
@@ -77,6 +79,7 @@ class Link:
         self._backoff = backoff
         self._clock = clock
         self._sleep = sleep
+        self._connect_to = connect
         self._unreachable = unreachable
         self._failures = 0
         self._connection: Connection | None = None
@@ -121,7 +124,12 @@ class Link:
         before = self._connection
         try:
             connection = await Connection.open(
-                self._config, self.host, self.port, self.node_id, self._authenticate
+                self._config,
+                self.host,
+                self.port,
+                self.node_id,
+                self._authenticate,
+                self._connect_to,
             )
             if before is not None and not before.has_served:
                 await connection.check_that_no_sasl_is_wanted()

@@ -6,7 +6,13 @@ import asyncio
 import os
 import socket
 import ssl
+from collections.abc import Awaitable, Callable
 from typing import Any
+
+Connect = Callable[
+    [asyncio.BufferedProtocol, str, int, ssl.SSLContext | None, float], Awaitable[None]
+]
+"""As `connect`."""
 
 
 async def connect(

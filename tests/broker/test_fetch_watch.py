@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
 import pytest
@@ -36,7 +37,7 @@ class Connected:
 def watching() -> tuple[FetchWatch, list[Note]]:
     """A watch, and its notes."""
     notes: list[Note] = []
-    return FetchWatch(notes.append), notes
+    return FetchWatch(notes.append, time.time_ns), notes
 
 
 def noted(data: bytes, *cuts: int, offset: int = 0) -> int:

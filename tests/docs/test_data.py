@@ -12,6 +12,8 @@ from tests.docs.blocks import BLOCKS, ROOT, Block, blocks, each
 
 from kohort.broker.config import Config
 from kohort.broker.faults.plan import parse_plan
+from kohort.simulation.scenario import happenings
+from kohort.simulation.scenario.model import parse
 
 RUN: Final = {"console", "python", "sh"}
 READ: Final = {"json", "toml", "yaml"}
@@ -43,6 +45,8 @@ def test_data(block: Block, tmp_path: Path) -> None:
         assert json.loads(block.text)
     elif "[[fault]]" in block.text:
         parse_plan(tomllib.loads(block.text))
+    elif "[groups." in block.text:
+        happenings.read(parse("scenario", tomllib.loads(block.text)))
     else:
         file = tmp_path / "kohort.toml"
         file.write_text(block.text)

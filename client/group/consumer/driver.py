@@ -6,7 +6,7 @@ import contextlib
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from functools import partial
-from uuid import uuid4
+from uuid import UUID
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.errors import KohortError
@@ -26,7 +26,8 @@ def consumer_driver(
 ) -> MemberDriver:
     """The driver of a new member; see `MemberDriver`."""
     # 22 characters of base64, as the Java client's.
-    member_id = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+    made = UUID(int=cluster.random.getrandbits(128), version=4)
+    member_id = urlsafe_b64encode(made.bytes).decode().rstrip("=")
     member = ConsumerMember(config, member_id=member_id)
     find = partial(_find_topics, cluster)
     return MemberDriver(

@@ -1,0 +1,1 @@
+"""Simulates groups of consumers on virtual time, determined by a seed."""

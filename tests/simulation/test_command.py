@@ -1,0 +1,86 @@
+"""The command ``kohort simulate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.simulation.test_scenario import SMALL
+
+from kohort.control.cli import cli
+
+
+def simulate(*arguments: str) -> Result:
+    """Runs the command."""
+    return CliRunner().invoke(cli, ["simulate", *arguments])
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    """The file of a short scenario."""
+    file = tmp_path / "small.toml"
+    file.write_text(SMALL)
+    return str(file)
+
+
+def test_it_lists_the_ready_scenarios() -> None:
+    """Each with its title."""
+    done = simulate("--list")
+    assert "cold-start" in done.output
+    assert "KIP-389" in done.output
+
+
+def test_it_prints_a_table_and_writes_events(small: str, tmp_path: Path) -> None:
+    """The other commands read the events."""
+    out = tmp_path / "runs"
+    done = simulate(small, "--seed", "3", "--out", str(out))
+    assert not done.exit_code, done.output
+    assert "partition-seconds without a reader" in done.output
+    events = out / "small-3.jsonl"
+    first = json.loads(events.read_text().splitlines()[0])
+    assert first["labels"] == {"scenario": "small", "seed": "3"}
+    measures = json.loads((out / "small-3.json").read_text())
+    assert measures["rebalances"] == {"member_joined": 1}
+    runner = CliRunner()
+    why = runner.invoke(cli, ["why", "billing", "--events", str(events)])
+    assert "billing-1 was the first to join" in why.output
+    page = str(tmp_path / "page.html")
+    made = runner.invoke(cli, ["timeline", str(events), "-o", page])
+    assert not made.exit_code, made.output
+
+
+def test_several_seeds(small: str, tmp_path: Path) -> None:
+    """A run for each; the table has the range of each measure."""
+    out = tmp_path / "runs"
+    done = simulate(
+        small, "--seeds", "0..1", "--set", "duration=30s", "--out", str(out)
+    )
+    assert not done.exit_code, done.output
+    assert "2 runs" in done.output
+    assert "(1 to 1)" in done.output
+    assert sorted(path.name for path in out.iterdir()) == [
+        "small-0.json",
+        "small-0.jsonl",
+        "small-1.json",
+        "small-1.jsonl",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "SCENARIO is missing"),
+        (("nothing",), "ready scenarios are cold-start"),
+        (("cold-start", "--seeds", "9..3"), "begins behind its end"),
+        (("cold-start", "--seeds", "some"), "must be A..B"),
+        (("cold-start", "--set", "duration"), "must be KEY=VALUE"),
+        (("cold-start", "--set", "duration=ever"), "duration: 'ever': must be"),
+    ],
+)
+def test_mistakes_end_the_command(arguments: tuple[str, ...], message: str) -> None:
+    """With code 2 and one line."""
+    done = simulate(*arguments)
+    assert done.exit_code == 2
+    assert message in done.output
