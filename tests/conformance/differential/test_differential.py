@@ -36,9 +36,9 @@ ONE, OTHER = range(1, 1001, 8), range(5, 1001, 8)
 SEEDS = {
     "default": ONE,
     "max2": OTHER,
-    "consumers": range(1, 1001, 16),
-    "mixed": range(1, 1001, 12),
-    "mixed-max2": range(5, 1001, 32),
+    "consumers": range(1, 1001, 25),
+    "mixed": range(1, 1001, 20),
+    "mixed-max2": range(5, 1001, 50),
     "sessions": ONE,
     "delay": OTHER,
     "log": range(1, 1001, 8),
