@@ -68,6 +68,29 @@ def test_a_group_that_moves_without_a_rebalance() -> None:
     )
 
 
+@pytest.mark.parametrize("session_ms", [10_000, 45_000])
+def test_a_session_timeout_that_has_no_effect_any_more(session_ms: int) -> None:
+    """The client's setting, unless it is also the group's."""
+    scene = Mixed(2)
+    members = {"ana": [0], "ben": [1]}
+    scene.classic_group(members, static=True, session_ms=session_ms)
+    scene.consumer("ben again", "t", instance="i-ben").join()
+    found = findings(scene).get("session-without-effect")
+    if session_ms == 45_000:
+        assert found is None
+        return
+    assert found is not None
+    assert found.setting is not None
+    assert str(found.setting) == (
+        "group.consumer.session.timeout.ms: 10000 (it was 45000)"
+    )
+    (evidence,) = found.evidence
+    assert evidence.text == (
+        "i-ben joined by the consumer protocol: a session of 45000 ms; it had 10000 ms"
+        " in the classic one"
+    )
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_member_that_left_as_its_application_did_not_poll(
     scene: Scene, times: int

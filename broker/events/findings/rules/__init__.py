@@ -59,6 +59,7 @@ RULES: tuple[Rule, ...] = (
     rebalances.never_quiet,
     consumers.keeps_partitions,
     consumers.both_protocols,
+    consumers.session_without_effect,
     consumers.nothing_subscribed,
     consumers.unknown_assignor,
     refusals.unsupported_protocol,

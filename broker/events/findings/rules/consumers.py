@@ -13,6 +13,7 @@ from kohort.broker.events.findings.finding import (
     Cost,
     Evidence,
     Finding,
+    Setting,
     cost,
 )
 from kohort.broker.events.findings.names import Names
@@ -160,5 +161,49 @@ def both_protocols(facts: Facts, names: Names) -> Iterator[Finding]:
                 )
                 for life in facts.lives
                 if life.until_ns is None and life.member_id in classic
+            ),
+        )
+
+
+def session_without_effect(facts: Facts, names: Names) -> Iterator[Finding]:
+    """Clients whose session timeout ended with the classic protocol.
+
+    In a consumer group it is the group's, or the broker's.
+    """
+    before = {
+        member.process: member
+        for member in facts.members.values()
+        if member.group_type == "classic" and member.session_timeout_ms is not None
+    }
+    found = [
+        (life, old.session_timeout_ms, member.session_timeout_ms)
+        for life in facts.lives
+        if life.until_ns is None
+        and (member := facts.members.get(life.member_id)) is not None
+        and member.group_type == "consumer"
+        and (old := before.get(member.process)) is not None
+        and member.session_timeout_ms not in (None, old.session_timeout_ms)
+    ]
+    if found:
+        _, was_ms, is_ms = found[0]
+        who = names.list(life.member_id for life, _, _ in found)
+        yield Finding(
+            "session-without-effect",
+            f"session.timeout.ms of {who} has no effect any more: {is_ms} ms in place "
+            f"of {was_ms} ms",
+            "In a consumer group the session timeout is the broker's. For one group it "
+            "is the configuration consumer.session.timeout.ms, see kafka-configs "
+            "--entity-type groups.",
+            tuple(
+                Evidence(
+                    life.since_ns or facts.since_ns or 0,
+                    f"{names.of(life.member_id)} joined by the consumer protocol: a "
+                    f"session of {new} ms; it had {old} ms in the classic one",
+                    members=(names.of(life.member_id),),
+                )
+                for life, old, new in found
+            ),
+            setting=Setting(
+                "group.consumer.session.timeout.ms", str(was_ms), str(is_ms)
             ),
         )
