@@ -432,6 +432,7 @@ def test_an_assignment_that_cannot_be_read_ends_the_member() -> None:
     alone.answer(joined(), 0.0)
     alone.answer(SyncGroupResponse(0, 0, "consumer", COOPERATIVE, b"\xff"), 0.0)
     (failure,) = [each for each in alone.effects if isinstance(each, Fail)]
-    assert (failure.api, type(failure.error)) == ("SyncGroup", WireError)
+    assert failure.api == "SyncGroup"
+    assert isinstance(failure.error, WireError)
     alone.answer(LeaveGroupResponse(), 0.1)
     assert alone.member.state is ENDED
