@@ -578,6 +578,17 @@ def pods_have_other_names_after_a_restart() -> Stream:
     return stream
 
 
+@scene()
+def pods_come_back_on_other_hosts() -> Stream:
+    """A StatefulSet: each pod keeps its name."""
+    stream = deployment("billing-1", "billing-2", "billing-3")
+    stop(stream, "billing-1", "billing-2")
+    for name in ("billing-1", "billing-2"):
+        stream.wait(8)
+        stream.comes(name, host=f"/{name}-again")
+    return stream
+
+
 @scene("renamed-members")
 def a_new_pod_comes_before_the_old_one_goes() -> Stream:
     """A Deployment with a surge of one."""

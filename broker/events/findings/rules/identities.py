@@ -98,12 +98,9 @@ def _swaps(facts: Facts) -> Iterator[_Swap]:
     Each member that goes for good is matched with the next one that is new to the
     group and has a similar name. Not around a stop of the whole group.
     """
-    processes = Counter(facts.members[each.member_id].process for each in facts.lives)
-    once = [
-        life
-        for life in facts.lives
-        if processes[facts.members[life.member_id].process] == 1
-    ]
+    # Not by host: a pod comes back on another one.
+    names = Counter(_name(facts, each) for each in facts.lives)
+    once = [each for each in facts.lives if names[_name(facts, each)] == 1]
     came = sorted(
         (life for life in once if life.since_ns is not None),
         key=lambda life: life.since_ns or 0,
