@@ -32,7 +32,7 @@ GROUPS = [
     for name, profile in PROFILES.items()
     if profile.makes in ("groups", "consumers", "mixed")
 ]
-ONE, OTHER = range(1, 1001, 8), range(5, 1001, 8)
+ONE, OTHER = range(1, 1001, 10), range(5, 1001, 10)
 SEEDS = {
     "default": ONE,
     "max2": OTHER,
@@ -41,8 +41,8 @@ SEEDS = {
     "mixed-max2": range(5, 1001, 50),
     "sessions": ONE,
     "delay": OTHER,
-    "log": range(1, 1001, 8),
-    "transactions": range(1, 1001, 8),
+    "log": ONE,
+    "transactions": ONE,
 }
 """Sequences of each profile that kohort and Apache Kafka play. A seed has the same
 steps in profiles with the same timers, which therefore share the seeds."""
@@ -148,6 +148,7 @@ def test_an_outcome_of_requests_sent_together_is_looked_for() -> None:
 
 
 @pytest.mark.interop
+@pytest.mark.timeout(1_500, method="thread")
 @pytest.mark.parametrize(
     "names",
     [
