@@ -1,4 +1,4 @@
-"""What a broker of any kind pays for a group of the consumer protocol (KIP-848).
+"""Costs of a group of the consumer protocol (KIP-848), for a broker of any kind.
 
     python -m bench.consumer_load --bootstrap 127.0.0.1:9092 --pid PID --members 200
 
@@ -14,15 +14,14 @@ Wall-clock times share the cores with this program: it prints none.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from bench.group_load import BUSY, DEPTH, Connection, frame_of, message_of
+from bench.loading import Process
 
 from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.apis.k68_consumer_group_heartbeat import (
@@ -176,18 +175,6 @@ class ConsumerLoad:
         return times * DEPTH * len(busy)
 
 
-def _cpu_s(pid: int) -> float:
-    """CPU time of a process, in user and system mode."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _rss_kb(pid: int) -> int:
-    """Resident memory of a process."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
-
-
 def main() -> None:
     """Plays the group, and prints a line for each figure."""
     first = __doc__.partition("\n")[0]
@@ -199,7 +186,7 @@ def main() -> None:
     parser.add_argument("--heartbeats", default=100_000, type=int)
     args = parser.parse_args()
     host, _, port = args.bootstrap.rpartition(":")
-    address = (host, int(port))
+    address, broker = (host, int(port)), Process(args.pid)
     name = f"load-{uuid.uuid4().hex[:8]}"
     warm = ConsumerLoad(address, WARM, f"{name}-warm", f"{name}-warm")
     warm.form()
@@ -208,20 +195,20 @@ def main() -> None:
         warm.grow()
         warm.shrink()
     load = ConsumerLoad(address, args.members, name, name)
-    before_s, before_kb = _cpu_s(args.pid), _rss_kb(args.pid)
+    before_s, before_mib = broker.cpu_s(), broker.mib("VmRSS")
     count = load.form()
-    formed_ms = 1e3 * (_cpu_s(args.pid) - before_s)
-    memory_kb = (_rss_kb(args.pid) - before_kb) / args.members
+    formed_ms = 1e3 * (broker.cpu_s() - before_s)
+    memory_kb = 1024 * (broker.mib("VmRSS") - before_mib) / args.members
     print(f"form, CPU ms                   {formed_ms:10.1f}   ({count} heartbeats)")
     print(f"memory of a member, KB         {memory_kb:10.1f}")
-    before_s = _cpu_s(args.pid)
+    before_s = broker.cpu_s()
     beats = load.heartbeat(args.heartbeats // (DEPTH * min(BUSY, args.members)))
-    beat_us = 1e6 * (_cpu_s(args.pid) - before_s) / beats
+    beat_us = 1e6 * (broker.cpu_s() - before_s) / beats
     print(f"heartbeat, CPU us              {beat_us:10.1f}   ({beats} of them)")
-    before_s, count = _cpu_s(args.pid), 0
+    before_s, count = broker.cpu_s(), 0
     for _ in range(args.changes):
         count += load.grow() + load.shrink()
-    changed_s = _cpu_s(args.pid) - before_s
+    changed_s = broker.cpu_s() - before_s
     changed_us = 1e6 * changed_s / (2 * args.changes * args.members)
     print(f"rebalance of a member, CPU us  {changed_us:10.1f}   ({count} heartbeats)")
     for each in (warm, load):

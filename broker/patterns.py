@@ -34,7 +34,8 @@ _TOKENS: Final = re.compile(
     r"|\(\?P?<(?P<name>\w+)>",
     re.DOTALL,
 )
-"""Of a valid pattern: quoted text, an escaped character, a class, or a named group."""
+"""A part of a valid pattern: quoted text, an escaped character, a class, or a named
+group."""
 
 
 class PatternError(Exception):

@@ -216,7 +216,7 @@ def test_a_downgrade_while_a_target_assignment_is_due() -> None:
 
 
 def test_what_the_log_refuses_is_no_rebalance() -> None:
-    """Of a new epoch, an upgrade and a downgrade; nothing is forgotten, either."""
+    """A new epoch, an upgrade, a downgrade; earlier rebalances still count."""
     scene, ana, ben = migrating()
     before = scene.lasting.rebalances["g"]
     scene.largest = 1

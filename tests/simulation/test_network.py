@@ -148,7 +148,7 @@ def test_a_cut_link_holds_everything_back(wires: Wires) -> None:
 
 
 def test_a_slow_link_multiplies_the_latency(wires: Wires) -> None:
-    """Of both ways."""
+    """Requests are late, and so are responses."""
     wires.network.link("client", "server").factor = 10
     wires.client.transport.write(b"a")
     wires.run(199)

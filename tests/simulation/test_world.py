@@ -36,7 +36,7 @@ def test_members_share_the_partitions_and_read_them(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", SETTINGS)
 def test_a_crashed_member_is_missed_after_its_session(protocol: str) -> None:
-    """What it had not committed is delivered again."""
+    """Then another member gets the records that it had not committed."""
     scene = Scene(rate=10)
     pods = scene.pods("a", "b", **SETTINGS[protocol])
     scene.run(2.5)  # into the middle of the commit interval
