@@ -41,6 +41,12 @@ def duration(ns: int) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
+def rejoined(after_ns: int, *, is_same_id: bool) -> str:
+    """As in "it rejoined 5.0 s later under the same member id"."""
+    where = "under the same member id" if is_same_id else "on the same connection"
+    return f"it rejoined {duration(after_ns)} later {where}"
+
+
 def product(ns: int, of: str) -> str:
     """A time of several things together: "0.38 member-seconds"."""
     for unit, size in (("hours", 3_600e9), ("minutes", 60e9)):

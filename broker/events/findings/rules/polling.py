@@ -26,6 +26,7 @@ from kohort.broker.events.findings.words import (
     duration,
     many,
     partition_count,
+    rejoined,
     said,
 )
 
@@ -156,11 +157,8 @@ def at_work_after_leaving(facts: Facts) -> dict[End, tuple[str, bool]]:
             continue
         until_ns = _last(left.get(before, ()), again.since_ns)
         if until_ns is not None:
-            after = duration(again.since_ns - until_ns)
-            where = "on the same connection"
-            if before == again.member_id:
-                where = "under the same member id"
-            text = f"it rejoined {after} later {where}"
+            is_same = before == again.member_id
+            text = rejoined(again.since_ns - until_ns, is_same_id=is_same)
             found.setdefault((before, until_ns), (text, False))
     return found | _left_late(facts, left, found)
 

@@ -19,7 +19,7 @@ from kohort.broker.events.findings.facts import Facts
 from kohort.broker.events.findings.finding import Cost, Finding, gone
 from kohort.broker.events.findings.names import Names
 from kohort.broker.events.findings.rules.identities import swapped
-from kohort.broker.events.findings.words import duration, many, product
+from kohort.broker.events.findings.words import duration, many, product, rejoined
 
 
 def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
@@ -214,10 +214,7 @@ def _alive(facts: Facts) -> dict[str, _Sign]:
             before != again.member_id or (again.since_ns or 0) >= ended[before]
         ):
             after = max((again.since_ns or 0) - ended[before], 0)
-            where = "on the same connection"
-            if before == again.member_id:
-                where = "under the same member id"
-            text = f"it rejoined {duration(after)} later {where}"
+            text = rejoined(after, is_same_id=before == again.member_id)
             found.setdefault(before, _Sign(text, after))
     return found
 
