@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -37,16 +38,15 @@ def test_exactly_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bug", "found"),
     [
-        ("ignored_stable_offset", "intermediate read"),
-        ("lost_index_entries", "aborted read"),
-        ("instant_offsets", "offset"),
-        ("lost_markers", "transactions stay open"),
-        ("unchecked_epochs", "fenced"),
+        ("ignored_stable_offset", "^intermediate read:"),
+        ("lost_index_entries", "^aborted read:"),
+        ("instant_offsets", "^offset:"),
+        ("lost_markers", "^transactions stay open:|: UNSTABLE_OFFSET_COMMIT$"),
+        ("unchecked_epochs", "^fenced:"),
     ],
 )
 def test_a_planted_bug_is_found(tmp_path: Path, bug: str, found: str) -> None:
-    """A broker with this bug is not correct."""
+    """A broker with this bug is not correct; who notices first may differ."""
     kills = int(bug == "lost_markers")  # only a restart shows it
     report = Run(Settings(200, kills, 0, 112, tmp_path, bug=bug), print).play()
-    kinds = {each.partition(":")[0] for each in report.violations}
-    assert found in kinds, report
+    assert any(re.search(found, each) for each in report.violations), report
