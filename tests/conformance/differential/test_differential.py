@@ -32,7 +32,7 @@ GROUPS = [
     for name, profile in PROFILES.items()
     if profile.makes in ("groups", "consumers", "mixed")
 ]
-ONE, OTHER = range(1, 1001, 10), range(5, 1001, 10)
+ONE, OTHER = range(1, 1001, 15), range(5, 1001, 15)
 SEEDS = {
     "default": ONE,
     "max2": OTHER,
