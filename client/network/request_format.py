@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
+from kohort.client.network.equal_responses import Decode, EqualResponses
 from kohort.protocol.registry import BY_NAME, Api
 
 _CLIENT_WAITS_SINCE: Mapping[str, int] = {
@@ -86,7 +87,9 @@ class RequestFormat:
         self.api = api
         self.version = version
         self.encode_into = api.request(version).encode_into
-        self.decode = api.response(version).decode
+        self.decode: Decode = api.response(version).decode
+        if api.name == "Metadata":
+            self.decode = EqualResponses(self.decode).decode
         self.is_flexible = api.is_flexible(version)
         self.is_tagged = api.response_header_version(version) >= 1
         self.holds_back = holds_back(api.name, version)
