@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if asked.duration:
             world["duration"] = asked.duration
         measures, cpu_s = played(world, asked.seed)
-        row = {"world": name, "cpu_s": round(cpu_s, 1), **measures.as_json()}
+        row = {"world": name, "play_s": round(cpu_s, 1), **measures.as_json()}
         print(json.dumps(row))
 
 
