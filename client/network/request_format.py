@@ -63,6 +63,9 @@ _CLIENT_WAITS_SINCE: Mapping[str, int] = {
 """By API, the first version in which the client waits, as in `shouldClientThrottle` of
 kafka-clients 4.3."""
 
+_REPEATED = {"ApiVersions", "Heartbeat", "Metadata"}
+"""APIs whose responses are mostly equal to earlier ones."""
+
 
 def holds_back(api_name: str, version: int) -> bool:
     """Returns whether the client waits after a throttled response of this version."""
@@ -88,7 +91,7 @@ class RequestFormat:
         self.version = version
         self.encode_into = api.request(version).encode_into
         self.decode: Decode = api.response(version).decode
-        if api.name == "Metadata":
+        if api.name in _REPEATED:
             self.decode = EqualResponses(self.decode).decode
         self.is_flexible = api.is_flexible(version)
         self.is_tagged = api.response_header_version(version) >= 1

@@ -80,7 +80,7 @@ class Pipe(asyncio.Transport):
         when = scheduler.now + link.delay()
         when = max(when, self._arrives)
         self._arrives = when
-        scheduler.deliver(when, process, receive, args)
+        scheduler.add(when, (process, receive, args))
 
     def send_held(self, receive: Callable[..., object], args: tuple[Any, ...]) -> None:
         """Sends what a cut link has held back."""
@@ -99,7 +99,7 @@ class Pipe(asyncio.Transport):
         process = peer.process
         scheduler = process.scheduler
         self._arrives = when = max(scheduler.now + link.delay(), self._arrives)
-        scheduler.deliver(when, process, peer.receive, (sent,))
+        scheduler.add(when, (process, peer.receive, (sent,)))
 
     def receive(self, data: bytes) -> None:
         """Hands bytes of the other end to the protocol."""

@@ -78,9 +78,9 @@ class Handle:
         return self._when
 
 
-_Row = tuple["Process", Callable[..., object] | None, Any]
-"""The process, and a callback with its arguments; None and a `Handle`, if it can be
-cancelled."""
+Row = tuple["Process", Callable[..., object] | None, Any]
+"""A process, and its callback with the arguments; None and a `Handle`, if it can be
+cancelled, which costs twice as much."""
 
 
 class Scheduler:
@@ -102,10 +102,10 @@ class Scheduler:
         # The heap of all times that have callbacks, and these, in order. Often many
         # have the same time: members that joined together send heartbeats together.
         self._times: list[float] = []
-        self._rows: dict[float, list[_Row]] = {}
+        self._rows: dict[float, list[Row]] = {}
         # Those of the present, and those that come before the next one of them.
-        self._due: deque[_Row] = deque()
-        self._ready: deque[_Row] = deque()
+        self._due: deque[Row] = deque()
+        self._ready: deque[Row] = deque()
         self._left = MOST_AT_ONCE
         self._cancelled = 0
         self._most_cancelled = FEWEST_CANCELLED
@@ -114,42 +114,12 @@ class Scheduler:
         """A stream of randomness for an actor, independent of the others."""
         return Random(f"{self.seed}/{actor}")
 
-    def soon(
-        self,
-        process: Process,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: Context | None = None,
-    ) -> Handle:
-        """Calls a function of a process after those that are due now."""
-        handle = Handle(process, self.now, callback, args, context)
-        self._ready.append((process, None, handle))
-        return handle
+    def soon(self, row: Row) -> None:
+        """Adds a callback that comes after those that are due now."""
+        self._ready.append(row)
 
-    def at(
-        self,
-        when: float,
-        process: Process,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: Context | None = None,
-    ) -> Handle:
-        """Calls a function of a process at a time."""
-        handle = Handle(process, when, callback, args, context)
-        self._add(when, (process, None, handle))
-        return handle
-
-    def deliver(
-        self,
-        when: float,
-        process: Process,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-    ) -> None:
-        """The same, if it is never cancelled: half the cost."""
-        self._add(when, (process, callback, args))
-
-    def _add(self, when: float, row: _Row) -> None:
+    def add(self, when: float, row: Row) -> None:
+        """Adds a callback that is due at a time."""
         rows = self._rows.get(when)
         if rows is None:
             self._rows[when] = [row]
@@ -224,7 +194,7 @@ class Scheduler:
         """Keeps a callback until its process goes on; drops that of a dead one."""
         when = row[0].resumes_at
         if when != math.inf:
-            self._add(when, row)
+            self.add(when, row)
 
 
 @contextlib.contextmanager
@@ -314,8 +284,11 @@ class Process:
         *args: Any,
         context: Context | None = None,
     ) -> Any:
-        """See `Scheduler.soon`."""
-        return self.scheduler.soon(self, callback, args, context)
+        """Calls a function after those that are due now."""
+        scheduler = self.scheduler
+        handle = Handle(self, scheduler.now, callback, args, context)
+        scheduler.soon((self, None, handle))
+        return handle
 
     call_soon_threadsafe = call_soon
 
@@ -326,9 +299,12 @@ class Process:
         *args: Any,
         context: Context | None = None,
     ) -> Any:
-        """See `Scheduler.at`."""
+        """Calls a function after some seconds."""
         scheduler = self.scheduler
-        return scheduler.at(scheduler.now + delay, self, callback, args, context)
+        when = scheduler.now + delay
+        handle = Handle(self, when, callback, args, context)
+        scheduler.add(when, (self, None, handle))
+        return handle
 
     def call_at(
         self,
@@ -337,8 +313,10 @@ class Process:
         *args: Any,
         context: Context | None = None,
     ) -> Any:
-        """See `Scheduler.at`."""
-        return self.scheduler.at(when, self, callback, args, context)
+        """Calls a function at a time."""
+        handle = Handle(self, when, callback, args, context)
+        self.scheduler.add(when, (self, None, handle))
+        return handle
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of the process."""
