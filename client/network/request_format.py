@@ -74,7 +74,11 @@ def holds_back(api_name: str, version: int) -> bool:
 
 
 class RequestFormat:
-    """One version of an API."""
+    """One version of an API.
+
+    Attributes:
+        is_repeated: whether clients often send the same request again.
+    """
 
     __slots__ = (
         "api",
@@ -82,6 +86,7 @@ class RequestFormat:
         "encode_into",
         "holds_back",
         "is_flexible",
+        "is_repeated",
         "is_tagged",
         "version",
     )
@@ -93,6 +98,7 @@ class RequestFormat:
         self.decode: Decode = api.response(version).decode
         if api.name in _REPEATED:
             self.decode = EqualResponses(self.decode).decode
+        self.is_repeated = api.name == "Heartbeat"
         self.is_flexible = api.is_flexible(version)
         self.is_tagged = api.response_header_version(version) >= 1
         self.holds_back = holds_back(api.name, version)

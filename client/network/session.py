@@ -26,6 +26,8 @@ class Session:
         clock: in seconds.
     """
 
+    __slots__ = ("_authenticate", "_clock", "_ends_at")
+
     def __init__(
         self, authenticate: Authenticate | None, clock: Callable[[], float]
     ) -> None:

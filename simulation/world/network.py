@@ -54,6 +54,20 @@ class Pipe(asyncio.Transport):
         received: bytes that have arrived here.
     """
 
+    # Most of the memory that a heartbeat touches is that of such objects.
+    __slots__ = (
+        "_arrives",
+        "_is_buffered",
+        "_is_closing",
+        "_peername",
+        "_protocol",
+        "_unread",
+        "link",
+        "peer",
+        "process",
+        "received",
+    )
+
     def __init__(self, process: Process, link: Link, peername: str) -> None:
         super().__init__()
         self.process = process

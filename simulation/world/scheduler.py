@@ -233,6 +233,8 @@ class Process:
         resumes_at: when it goes on if it is paused; infinity if it was killed.
     """
 
+    __slots__ = ("_most_tasks", "_tasks", "loop", "name", "resumes_at", "scheduler")
+
     def __init__(self, scheduler: Scheduler, name: str) -> None:
         self.name = name
         self.scheduler = scheduler
