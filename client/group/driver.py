@@ -117,7 +117,9 @@ class MemberDriver:
         work: takes the task of a `Compute`; returns its result.
         on_call: calls the listener; its exception is kept in `raised`, and the member
             continues.
-        on_change: called when a poll has to check for changes.
+        on_change: called when a poll has to check for changes: a call of the listener
+            begins or ends, the membership fails or ends. Most events are heartbeats,
+            and change nothing.
 
     Attributes:
         failure: the error that has ended the membership.
@@ -160,8 +162,11 @@ class MemberDriver:
         """Gives the member an event and performs the effects."""
         if self._is_stopped:
             return
+        was_unsubscribed = self.member.unsubscribed
         for effect in self._handle(event, self._cluster.clock()):
             self._perform[type(effect)](self, effect)
+        if was_unsubscribed and not self.member.unsubscribed:
+            self._on_change()
 
     @property
     def is_calling(self) -> bool:
@@ -244,7 +249,6 @@ class MemberDriver:
         else:
             self._answering = connection
             self.submit(Answered(send.token, answer.result()))
-        self._on_change()
 
     def _compute(self, effect: Compute) -> None:
         self._start(effect.token, lambda: self._answer(effect))
@@ -254,7 +258,6 @@ class MemberDriver:
             event = await work()
             if self._tasks.pop(token, None) is not None:
                 self.submit(event)
-                self._on_change()
 
         self._tasks[token] = asyncio.create_task(run())
 
@@ -285,7 +288,6 @@ class MemberDriver:
             return
         del self._timers[key]
         self.submit(_expired(key))
-        self._on_change()
 
     def _forget_coordinator(self, _: ForgetCoordinator) -> None:
         self._cluster.forget_coordinator(self._group)
