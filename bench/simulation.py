@@ -31,7 +31,8 @@ def _world(
 ) -> dict[str, object]:
     return {
         "duration": duration,
-        "brokers": {"nodes": 3},
+        # By default, the record of a group has at most 1 MB: some 5,000 members.
+        "brokers": {"nodes": 3, "config": {"message.max.bytes": 100_000_000}},
         "topics": {"orders": {"partitions": partitions}},
         "groups": {"billing": {"members": members, "protocol": "cooperative"}},
         "happenings": list(happenings),
