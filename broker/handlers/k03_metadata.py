@@ -202,7 +202,7 @@ def _describe(
             count = len(topic.partitions)
             for start in range(0, count, _SLICE):
                 stop = min(start + _SLICE, count)
-                partitions += rows.partitions(cluster, topic, start, stop)
+                partitions.append(rows.partitions(cluster, topic, start, stop))
                 if pace.spend(_PARTITION_COST * (stop - start)):
                     yield
             rows.add(

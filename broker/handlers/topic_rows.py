@@ -13,7 +13,7 @@ message is encoded with an empty array, and the rows are put in its place.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.handlers.replicas import placed
@@ -35,6 +35,14 @@ _Row = tuple[int, int, int, tuple[int, ...], tuple[int, ...]]
 _rows: dict[_Row, bytes] = {}
 """Rows behind the index, by version, leader, leader epoch, replicas, and the stopped
 nodes."""
+
+_JOINED_KEPT = 1_000
+"""Slices of topics kept joined, in some 5 MB."""
+
+_Placing = tuple[list[int], list[int], list[Sequence[int]], tuple[int, ...]]
+_joined: dict[tuple[bytes, int, int], tuple[_Placing, bytes]] = {}
+"""Joined rows of slices, by topic id, version and first index: the leaders, epochs and
+replicas that they have, and the stopped nodes."""
 
 _start_of = struct.Struct(">hi").pack
 """The start of a row in all versions: error code, index."""
@@ -61,24 +69,32 @@ class TopicRows:
 
     def partitions(
         self, cluster: Cluster, topic: Topic, start: int, stop: int
-    ) -> list[bytes]:
-        """The rows of some partitions of a topic, in parts."""
-        version = self._version
+    ) -> bytes:
+        """The rows of some partitions of a topic."""
         nodes = cluster.nodes.values()
         stopped = tuple(node.id for node in nodes if not node.is_running)
         leaders = topic.leaders[start:stop]
         if NO_NODE in leaders:
             self.errors.add(ErrorCode.LEADER_NOT_AVAILABLE)
+        epochs = [each.epochs.latest for each in topic.partitions[start:stop]]
+        placing = leaders, epochs, topic.replicas[start:stop], stopped
+        key = topic.id, self._version, start
+        known = _joined.get(key)
+        if known is None or known[0] != placing:
+            if len(_joined) >= _JOINED_KEPT:
+                _joined.clear()
+            known = _joined[key] = placing, self._rows(cluster, topic, start, placing)
+        return known[1]
+
+    def _rows(
+        self, cluster: Cluster, topic: Topic, start: int, placing: _Placing
+    ) -> bytes:
+        *rows, stopped = placing
         found: list[bytes] = []
-        for index, leader, replicas, partition in zip(
-            range(start, stop),
-            leaders,
-            topic.replicas[start:stop],
-            topic.partitions[start:stop],
-            strict=True,
+        for index, (leader, epoch, replicas) in enumerate(
+            zip(*rows, strict=True), start
         ):
-            epoch = partition.epochs.latest
-            key = (version, leader, epoch, tuple(replicas), stopped)
+            key = (self._version, leader, epoch, tuple(replicas), stopped)
             row = _rows.get(key)
             if row is None:
                 row = self._encoded(cluster, topic, index)
@@ -87,7 +103,7 @@ class TopicRows:
                 _rows[key] = row
             error = ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_NODE else 0
             found += (_start_of(error, index), row)
-        return found
+        return b"".join(found)
 
     def _encoded(self, cluster: Cluster, topic: Topic, index: int) -> bytes:
         """The row of a partition behind its index."""

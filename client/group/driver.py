@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from kohort.client.errors import (
     ClosedError,
@@ -71,13 +72,14 @@ _LEAST_WAIT = 0.001
 """Minimum seconds to wait when a timer fired early."""
 
 _POLL_BEGAN, _POLL_ENDED = PollBegan(), PollEnded()
+_expired = functools.cache(Expired)
 
 _CALL: ContextVar[Call] = ContextVar("call")
 """The current call of the listener; inherited by tasks that the listener creates."""
 
 
-def _versions(send: Send) -> tuple[int, int]:
-    return send.lowest, BY_NAME[send.api].newest
+def _versions(send: Send) -> tuple[int, int] | None:
+    return (send.lowest, BY_NAME[send.api].newest) if send.lowest else None
 
 
 class Polling:
@@ -115,7 +117,9 @@ class MemberDriver:
         work: takes the task of a `Compute`; returns its result.
         on_call: calls the listener; its exception is kept in `raised`, and the member
             continues.
-        on_change: called when a poll has to check for changes.
+        on_change: called when a poll has to check for changes: a call of the listener
+            begins or ends, the membership fails or ends. Most events are heartbeats,
+            and change nothing.
 
     Attributes:
         failure: the error that has ended the membership.
@@ -148,19 +152,8 @@ class MemberDriver:
         self._listener_task: asyncio.Task[None] | None = None
         self._call: Call | None = None
         self._is_stopped = False
-        self._broker: str | None = None
+        self._answering: Connection | None = None
         self._ended = asyncio.Event()
-        self._perform: dict[type, Callable[[Any], None]] = {
-            Send: self._send,
-            Arm: self._arm,
-            Cancel: self._cancel,
-            Call: self._call_listener,
-            Compute: self._compute,
-            ForgetCoordinator: self._forget_coordinator,
-            Fail: self._fail,
-            Ended: self._end,
-            Notice: self._notice,
-        }
         cluster.listeners.append(self._metadata_changed)
 
     # -- the consumer
@@ -169,8 +162,11 @@ class MemberDriver:
         """Gives the member an event and performs the effects."""
         if self._is_stopped:
             return
+        was_unsubscribed = self.member.unsubscribed
         for effect in self._handle(event, self._cluster.clock()):
-            self._perform[type(effect)](effect)
+            self._perform[type(effect)](self, effect)
+        if was_unsubscribed and not self.member.unsubscribed:
+            self._on_change()
 
     @property
     def is_calling(self) -> bool:
@@ -251,9 +247,8 @@ class MemberDriver:
         if isinstance(error, KohortError):
             self.submit(self._failed(send, error, was_sent=True))
         else:
-            self._broker = connection.name
+            self._answering = connection
             self.submit(Answered(send.token, answer.result()))
-        self._on_change()
 
     def _compute(self, effect: Compute) -> None:
         self._start(effect.token, lambda: self._answer(effect))
@@ -263,7 +258,6 @@ class MemberDriver:
             event = await work()
             if self._tasks.pop(token, None) is not None:
                 self.submit(event)
-                self._on_change()
 
         self._tasks[token] = asyncio.create_task(run())
 
@@ -276,10 +270,11 @@ class MemberDriver:
         earlier = self._timers.pop(effect.key, None)
         if earlier is not None:
             earlier.cancel()
-        delay = max(effect.deadline - self._cluster.clock(), 0)
+        now = self._cluster.clock()
+        delay = max(effect.deadline - now, 0)
         if effect.key == "retry":
             delay *= 1 + self._cluster.random.uniform(0, _JITTER)
-        self._wait(effect.key, self._cluster.clock() + delay, delay)
+        self._wait(effect.key, now + delay, delay)
 
     def _wait(self, key: str, deadline: float, delay: float) -> None:
         loop = asyncio.get_running_loop()
@@ -292,8 +287,7 @@ class MemberDriver:
             self._wait(key, deadline, max(left, _LEAST_WAIT))
             return
         del self._timers[key]
-        self.submit(Expired(key))
-        self._on_change()
+        self.submit(_expired(key))
 
     def _forget_coordinator(self, _: ForgetCoordinator) -> None:
         self._cluster.forget_coordinator(self._group)
@@ -311,7 +305,7 @@ class MemberDriver:
                 effect.code,
                 effect.message,
                 api=effect.api,
-                broker=self._broker,
+                broker=None if self._answering is None else self._answering.name,
                 group=self._group,
             )
         # Only INFO: it is also raised.
@@ -341,7 +335,7 @@ class MemberDriver:
             return Failed(send.token, error)
         except KohortError as error:
             return self._failed(send, error, was_sent=connection is not None)
-        self._broker = connection.name
+        self._answering = connection
         return Answered(send.token, response)
 
     def _failed(self, send: Send, error: KohortError, *, was_sent: bool) -> Failed:
@@ -408,3 +402,15 @@ class MemberDriver:
             self._listener_task = self._call = None
             self.submit(ListenerDone(call.token))
             self._on_change()
+
+    _perform: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        Send: _send,
+        Arm: _arm,
+        Cancel: _cancel,
+        Call: _call_listener,
+        Compute: _compute,
+        ForgetCoordinator: _forget_coordinator,
+        Fail: _fail,
+        Ended: _end,
+        Notice: _notice,
+    }

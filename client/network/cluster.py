@@ -346,8 +346,7 @@ class Cluster:
         if node_id is None or self._is_closed:
             return None
         link = self._links.get((node_id, lane))
-        connection = None if link is None else link.current
-        return connection if connection is not None and connection.is_ready else None
+        return None if link is None else link.at_hand()
 
     async def _link_to(self, node_id: int, lane: str) -> Link:
         node = self.node(node_id)

@@ -121,6 +121,8 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._failure: KohortError | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
+        # The latest repeated request, and its bytes behind the correlation id.
+        self._repeated: tuple[object, RequestFormat | None, bytes] = None, None, b""
         self._negotiated: dict[tuple[str, Versions | None], int] = {}
 
     def __repr__(self) -> str:
@@ -393,13 +395,20 @@ class Connection(asyncio.BufferedProtocol):
             raise self._failed_because(self._failure, how.api.name)
         assert self._transport is not None
         self._correlation_id = correlation_id = self._correlation_id + 1 & _INT32_MASK
-        parts: list[Buffer] = [b"", self._client_id]
-        if how.is_flexible:
-            parts.append(b"\0")
-        how.encode_into(message, parts.append)
-        size = 8 + sum(map(len, parts))
-        parts[0] = _HEAD(size, how.api.key, how.version, correlation_id)
-        self._transport.write(b"".join(parts))
+        latest, its_format, rest = self._repeated
+        if message is latest and how is its_format:
+            head = _HEAD(8 + len(rest), how.api.key, how.version, correlation_id)
+            self._transport.write(head + rest)
+        else:
+            parts: list[Buffer] = [b"", self._client_id]
+            if how.is_flexible:
+                parts.append(b"\0")
+            how.encode_into(message, parts.append)
+            if how.is_repeated:
+                self._repeated = message, how, b"".join(parts)
+            size = 8 + sum(map(len, parts))
+            parts[0] = _HEAD(size, how.api.key, how.version, correlation_id)
+            self._transport.write(b"".join(parts))
         self.last_active = self._loop.time()
         return correlation_id
 

@@ -35,6 +35,8 @@ class Coordinators:
         nodes: the coordinators' nodes, by id.
     """
 
+    __slots__ = ("_connect", "_known", "nodes")
+
     def __init__(self, connect: Callable[[], Awaitable[Connection]]) -> None:
         self.nodes: dict[int, Node] = {}
         self._connect = connect

@@ -5,10 +5,12 @@ These are values; `kohort.client.network.cluster` keeps the latest and fetches t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kohort.client.network.connection import broker_name
+from kohort.client.network.equal_responses import KEPT
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import ZERO_UUID
 from kohort.protocol.slotted import replace, slotted
@@ -103,11 +105,23 @@ def read(response: Any, now: float, previous: Metadata) -> Metadata:
         b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers
     }
     topics = {}
-    for each in response.topics:
-        topic = _topic(each)
-        known = previous.topics.get(topic.name)
-        topics[topic.name] = topic if known is None else _newest(topic, known)
+    for topic in _topics(response):
+        known = previous.topics.get(topic.name, topic)
+        topics[topic.name] = topic if known is topic else _newest(topic, known)
     return Metadata(response.cluster_id, response.controller_id, nodes, topics, now)
+
+
+_latest: deque[tuple[Any, Sequence[TopicInfo]]] = deque(maxlen=KEPT)
+"""The latest responses, and their topics; see `equal_responses`."""
+
+
+def _topics(response: Any) -> Sequence[TopicInfo]:
+    for known, topics in tuple(_latest):
+        if known is response:
+            return topics
+    topics = [_topic(each) for each in response.topics]
+    _latest.appendleft((response, topics))
+    return topics
 
 
 def _topic(topic: Any) -> TopicInfo:

@@ -60,7 +60,10 @@ class Receiver:
             FrameSizeError: the size of a response is negative or above the limit.
         """
         if self._long is None:
-            found = self._framer.feed(bytes(_SCRATCH.memory[:count]))
+            data = bytes(_SCRATCH.memory[:count])
+            if self._framer.is_frame(data):
+                return ((data, 4, count),)
+            found = self._framer.feed(data)
             if self._framer.long_size:
                 self._begin(*self._framer.hand_over())
             return found

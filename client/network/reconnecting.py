@@ -97,6 +97,11 @@ class Link:
         connection = self._connection
         return connection if connection is not None and connection.is_open else None
 
+    def at_hand(self) -> Connection | None:
+        """The connection, if it can send at once."""
+        connection = self._connection
+        return connection if connection is not None and connection.is_ready else None
+
     async def connection(self) -> Connection:
         """The connection; opens one if necessary.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
+from kohort.client.network.equal_responses import Decode, EqualResponses
 from kohort.protocol.registry import BY_NAME, Api
 
 _CLIENT_WAITS_SINCE: Mapping[str, int] = {
@@ -62,6 +63,9 @@ _CLIENT_WAITS_SINCE: Mapping[str, int] = {
 """By API, the first version in which the client waits, as in `shouldClientThrottle` of
 kafka-clients 4.3."""
 
+_REPEATED = {"ApiVersions", "Heartbeat", "Metadata"}
+"""APIs whose responses are mostly equal to earlier ones."""
+
 
 def holds_back(api_name: str, version: int) -> bool:
     """Returns whether the client waits after a throttled response of this version."""
@@ -70,7 +74,11 @@ def holds_back(api_name: str, version: int) -> bool:
 
 
 class RequestFormat:
-    """One version of an API."""
+    """One version of an API.
+
+    Attributes:
+        is_repeated: whether clients often send the same request again.
+    """
 
     __slots__ = (
         "api",
@@ -78,6 +86,7 @@ class RequestFormat:
         "encode_into",
         "holds_back",
         "is_flexible",
+        "is_repeated",
         "is_tagged",
         "version",
     )
@@ -86,7 +95,10 @@ class RequestFormat:
         self.api = api
         self.version = version
         self.encode_into = api.request(version).encode_into
-        self.decode = api.response(version).decode
+        self.decode: Decode = api.response(version).decode
+        if api.name in _REPEATED:
+            self.decode = EqualResponses(self.decode).decode
+        self.is_repeated = api.name == "Heartbeat"
         self.is_flexible = api.is_flexible(version)
         self.is_tagged = api.response_header_version(version) >= 1
         self.holds_back = holds_back(api.name, version)

@@ -15,6 +15,8 @@ LEAST_S = 1.0
 """Apache Kafka takes no second authentication within a second. Where sessions are
 shorter it closes the connection, and a new one is made."""
 
+_NEVER = float("inf")
+
 
 class Session:
     """The session of one connection.
@@ -24,12 +26,14 @@ class Session:
         clock: in seconds.
     """
 
+    __slots__ = ("_authenticate", "_clock", "_ends_at")
+
     def __init__(
         self, authenticate: Authenticate | None, clock: Callable[[], float]
     ) -> None:
         self._authenticate = authenticate
         self._clock = clock
-        self._ends_at = float("inf")
+        self._ends_at = _NEVER
 
     @property
     def is_needed(self) -> bool:
@@ -39,7 +43,8 @@ class Session:
     @property
     def is_over(self) -> bool:
         """True if the connection has to authenticate again."""
-        return self._clock() >= self._ends_at
+        ends_at = self._ends_at
+        return ends_at != _NEVER and self._clock() >= ends_at
 
     async def authenticate(self, connection: NewConnection) -> None:
         """Begins a session, the first or a new one.
@@ -51,7 +56,7 @@ class Session:
         """
         if self._authenticate is None:
             return
-        self._ends_at = float("inf")
+        self._ends_at = _NEVER
         try:
             lifetime_ms = await self._authenticate(connection)
             seconds = (lifetime_ms or 0) / 1000 * random.uniform(*SHARES)

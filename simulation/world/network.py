@@ -54,6 +54,20 @@ class Pipe(asyncio.Transport):
         received: bytes that have arrived here.
     """
 
+    # Most of the memory that a heartbeat touches is that of such objects.
+    __slots__ = (
+        "_arrives",
+        "_is_buffered",
+        "_is_closing",
+        "_peername",
+        "_protocol",
+        "_unread",
+        "link",
+        "peer",
+        "process",
+        "received",
+    )
+
     def __init__(self, process: Process, link: Link, peername: str) -> None:
         super().__init__()
         self.process = process
@@ -80,7 +94,7 @@ class Pipe(asyncio.Transport):
         when = scheduler.now + link.delay()
         when = max(when, self._arrives)
         self._arrives = when
-        scheduler.deliver(when, process, receive, args)
+        scheduler.add(when, (process, receive, args))
 
     def send_held(self, receive: Callable[..., object], args: tuple[Any, ...]) -> None:
         """Sends what a cut link has held back."""
@@ -99,7 +113,7 @@ class Pipe(asyncio.Transport):
         process = peer.process
         scheduler = process.scheduler
         self._arrives = when = max(scheduler.now + link.delay(), self._arrives)
-        scheduler.deliver(when, process, peer.receive, (sent,))
+        scheduler.add(when, (process, peer.receive, (sent,)))
 
     def receive(self, data: bytes) -> None:
         """Hands bytes of the other end to the protocol."""

@@ -293,7 +293,7 @@ class Pod:
         )
 
     def _changed(self) -> None:
-        """Wakes the poll if it has anything to do: most changes are heartbeats."""
+        """Wakes the poll if it has anything to do."""
         group = self._group
         if self._waiter is None or group is None:
             return

@@ -1,9 +1,10 @@
-"""Virtual time: one heap of callbacks, and the processes that they belong to."""
+"""Virtual time: callbacks by their times, and the processes that they belong to."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import heapq
 import math
 from collections import deque
@@ -17,7 +18,10 @@ T = TypeVar("T")
 START: Final = 1_767_225_600.0
 """The time at which each simulation begins: 2026-01-01, in seconds since the epoch."""
 FEWEST_CANCELLED: Final = 10_000
-"""Cancelled callbacks in the heap from which it is cleared of them."""
+"""Cancelled callbacks that are kept before all of them are removed."""
+NEW_OBJECTS: Final = 200_000
+"""New objects after which the garbage collector looks at them; Python's default is 700.
+1,000 members have some 5,000 between two heartbeats."""
 _FEW_TASKS: Final = 32
 MOST_AT_ONCE: Final = 5_000_000
 """Callbacks at one time. 10,000 members that join together need a tenth of that; more
@@ -74,9 +78,9 @@ class Handle:
         return self._when
 
 
-_Row = tuple[float, int, "Process", Callable[..., object] | None, Any]
-"""The time, the order, the process, and a callback with its arguments; None and a
-`Handle`, if it can be cancelled."""
+Row = tuple["Process", Callable[..., object] | None, Any]
+"""A process, and its callback with the arguments; None and a `Handle`, if it can be
+cancelled, which costs twice as much."""
 
 
 class Scheduler:
@@ -95,63 +99,48 @@ class Scheduler:
         self.seed = seed
         self.now = START
         self.errors: list[BaseException] = []
-        self._heap: list[_Row] = []
-        self._ready: deque[_Row] = deque()
-        self._order = 0
+        # The heap of all times that have callbacks, and these, in order. Often many
+        # have the same time: members that joined together send heartbeats together.
+        self._times: list[float] = []
+        self._rows: dict[float, list[Row]] = {}
+        # Those of the present, and those that come before the next one of them.
+        self._due: deque[Row] = deque()
+        self._ready: deque[Row] = deque()
+        self._left = MOST_AT_ONCE
         self._cancelled = 0
+        self._most_cancelled = FEWEST_CANCELLED
 
     def random(self, actor: str) -> Random:
         """A stream of randomness for an actor, independent of the others."""
         return Random(f"{self.seed}/{actor}")
 
-    def soon(
-        self,
-        process: Process,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: Context | None = None,
-    ) -> Handle:
-        """Calls a function of a process after those that are due now."""
-        handle = Handle(process, self.now, callback, args, context)
-        self._ready.append((self.now, 0, process, None, handle))
-        return handle
+    def soon(self, row: Row) -> None:
+        """Adds a callback that comes after those that are due now."""
+        self._ready.append(row)
 
-    def at(
-        self,
-        when: float,
-        process: Process,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: Context | None = None,
-    ) -> Handle:
-        """Calls a function of a process at a time."""
-        handle = Handle(process, when, callback, args, context)
-        self._order = order = self._order + 1
-        heapq.heappush(self._heap, (when, order, process, None, handle))
-        return handle
-
-    def deliver(
-        self,
-        when: float,
-        process: Process,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-    ) -> None:
-        """The same, if it is never cancelled: half the cost."""
-        self._order = order = self._order + 1
-        heapq.heappush(self._heap, (when, order, process, callback, args))
+    def add(self, when: float, row: Row) -> None:
+        """Adds a callback that is due at a time."""
+        rows = self._rows.get(when)
+        if rows is None:
+            self._rows[when] = [row]
+            heapq.heappush(self._times, when)
+        else:
+            rows.append(row)
 
     def count_cancelled(self) -> None:
-        """Notes a cancelled callback; clears the heap when most of it is cancelled."""
+        """Notes a cancelled callback; removes all of them when most are cancelled."""
         self._cancelled += 1
-        if self._cancelled > FEWEST_CANCELLED and (
-            2 * self._cancelled > len(self._heap)
-        ):
-            self._heap = [
-                row for row in self._heap if row[3] or row[4].callback is not None
-            ]
-            heapq.heapify(self._heap)
-            self._cancelled = 0
+        if self._cancelled <= self._most_cancelled:
+            return
+        left = 0
+        for when, rows in [*self._rows.items()]:
+            rows[:] = [row for row in rows if row[1] or row[2].callback is not None]
+            left += len(rows)
+            if not rows:
+                del self._rows[when]
+        self._times[:] = self._rows
+        heapq.heapify(self._times)
+        self._cancelled, self._most_cancelled = 0, max(left, FEWEST_CANCELLED)
 
     def run(self, until: float) -> None:
         """Calls all that is due until a time, which is then the present.
@@ -159,27 +148,23 @@ class Scheduler:
         Raises:
             SimulationError: a process failed.
         """
-        with _as_running(None):
+        with _as_running(None), _collecting_rarely():
             self._run(until)
         self.now = max(self.now, until)
 
     def _run(self, until: float) -> None:
-        ready, running, left = self._ready, None, MOST_AT_ONCE
+        due, ready, running = self._due, self._ready, None
         while True:
             if ready:
-                row = ready.popleft()
+                process, callback, args = ready.popleft()
+            elif due:
+                process, callback, args = due.popleft()
+            elif self._advance(until):
+                continue
             else:
-                # `count_cancelled` may have replaced it.
-                heap = self._heap
-                if not heap or heap[0][0] > until:
-                    return
-                row = heapq.heappop(heap)
-                if row[0] > self.now:
-                    self.now = row[0]
-                    left = MOST_AT_ONCE
-            _, _, process, callback, args = row
+                return
             if process.resumes_at > self.now:
-                self._postpone(row)
+                self._postpone(process, callback, args)
                 continue
             if process is not running:
                 running = process
@@ -188,18 +173,43 @@ class Scheduler:
                 callback(*args)
             else:
                 args.run()
-            left -= 1
-            if not left:
+            self._left -= 1
+            if not self._left:
                 raise SimulationError(f"time stands still in {process.name}")
             if self.errors:
                 raise SimulationError(repr(self.errors[0])) from self.errors[0]
 
-    def _postpone(self, row: _Row) -> None:
+    def _advance(self, until: float) -> bool:
+        """Goes on to the next time that has callbacks; False if it is after the end."""
+        if not self._times or self._times[0] > until:
+            return False
+        when = heapq.heappop(self._times)
+        self._due.extend(self._rows.pop(when))
+        if when > self.now:
+            self.now = when
+            self._left = MOST_AT_ONCE
+        return True
+
+    def _postpone(self, *row: Any) -> None:
         """Keeps a callback until its process goes on; drops that of a dead one."""
-        when = row[2].resumes_at
+        when = row[0].resumes_at
         if when != math.inf:
-            self._order += 1
-            heapq.heappush(self._heap, (when, self._order, *row[2:]))
+            self.add(when, row)
+
+
+@contextlib.contextmanager
+def _collecting_rarely() -> Iterator[None]:
+    """Makes the garbage collector look after more new objects, for a block.
+
+    Each heartbeat makes some that live until the next one, and hardly any garbage in
+    cycles: to look for it would take a third of the time.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(NEW_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @contextlib.contextmanager
@@ -222,6 +232,8 @@ class Process:
         loop: itself, as an event loop.
         resumes_at: when it goes on if it is paused; infinity if it was killed.
     """
+
+    __slots__ = ("_most_tasks", "_tasks", "loop", "name", "resumes_at", "scheduler")
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
         self.name = name
@@ -274,8 +286,11 @@ class Process:
         *args: Any,
         context: Context | None = None,
     ) -> Any:
-        """See `Scheduler.soon`."""
-        return self.scheduler.soon(self, callback, args, context)
+        """Calls a function after those that are due now."""
+        scheduler = self.scheduler
+        handle = Handle(self, scheduler.now, callback, args, context)
+        scheduler.soon((self, None, handle))
+        return handle
 
     call_soon_threadsafe = call_soon
 
@@ -286,9 +301,12 @@ class Process:
         *args: Any,
         context: Context | None = None,
     ) -> Any:
-        """See `Scheduler.at`."""
+        """Calls a function after some seconds."""
         scheduler = self.scheduler
-        return scheduler.at(scheduler.now + delay, self, callback, args, context)
+        when = scheduler.now + delay
+        handle = Handle(self, when, callback, args, context)
+        scheduler.add(when, (self, None, handle))
+        return handle
 
     def call_at(
         self,
@@ -297,8 +315,10 @@ class Process:
         *args: Any,
         context: Context | None = None,
     ) -> Any:
-        """See `Scheduler.at`."""
-        return self.scheduler.at(when, self, callback, args, context)
+        """Calls a function at a time."""
+        handle = Handle(self, when, callback, args, context)
+        self.scheduler.add(when, (self, None, handle))
+        return handle
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of the process."""

@@ -29,12 +29,18 @@ def send(turn: Turn, member: ClassicMember) -> None:
     is_in = member.state in (COMPLETING_REBALANCE, STABLE)
     if not is_in or member.awaits("Heartbeat"):
         return
-    request = HeartbeatRequest(
-        member.group_id,
-        member.generation_id,
-        member.member_id,
-        config.group_instance_id,
-    )
+    request = member.heartbeat
+    if (
+        request is None
+        or request.generation_id != member.generation_id
+        or request.member_id != member.member_id
+    ):
+        request = member.heartbeat = HeartbeatRequest(
+            member.group_id,
+            member.generation_id,
+            member.member_id,
+            config.group_instance_id,
+        )
     member.heartbeat_sent = turn.now
     # Leaves time for another attempt if the response is lost.
     timeout_ms = min(config.request_timeout_ms, config.session_timeout_ms // 2)

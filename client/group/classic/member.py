@@ -15,6 +15,7 @@ from kohort.client.group.classic.state import (
     MemberState,
 )
 from kohort.client.group.member import Member
+from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
 
 _JOIN_LAPSE_MS = 5_000
 """Time beyond the rebalance timeout to wait for a response."""
@@ -49,6 +50,8 @@ class ClassicMember(Member):
     leave_deadline: float | None = None
 
     # Heartbeats.
+    heartbeat: HeartbeatRequest | None = None
+    """The latest; the same object until its generation or id changes."""
     heartbeat_sent: float = 0.0
     session_deadline: float = 0.0
     session_armed: float | None = None

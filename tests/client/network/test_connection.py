@@ -323,3 +323,31 @@ async def test_a_connection_in_use_is_not_idle() -> None:
         with pytest.raises(RequestTimedOutError):
             await heartbeat(connection, timeout_ms=20)
         await connection.wait_closed()
+
+
+async def test_a_repeated_heartbeat_is_the_same_but_for_its_id() -> None:
+    """Its bytes are kept, until another one is sent."""
+    other = HeartbeatRequest("g", 2, "m")
+    seen: list[Asked] = []
+
+    def answer(asked: Asked) -> None:
+        seen.append(asked)
+        asked.reply(HeartbeatResponse())
+
+    async with connected({"Heartbeat": answer}) as (_, connection):
+        for message, version in [
+            (HEARTBEAT, 4),
+            (HEARTBEAT, 4),
+            (HEARTBEAT, 3),
+            (other, 4),
+            (HEARTBEAT, 4),
+        ]:
+            await connection.send("Heartbeat", version, message)
+    assert [asked.message for asked in seen] == [
+        HEARTBEAT,
+        HEARTBEAT,
+        HEARTBEAT,
+        other,
+        HEARTBEAT,
+    ]
+    assert [asked.version for asked in seen] == [4, 4, 3, 4, 4]
