@@ -69,6 +69,8 @@ def _group(table: Table, scenario: Scenario) -> str:
 
 
 _MEMBERS: Final = reading.count(1, MOST_MEMBERS)
+_SLOT: Final = _MEMBERS
+"""The number of a member, in the order in which they started."""
 
 
 def _start(table: Table, scenario: Scenario) -> Act:
@@ -83,9 +85,10 @@ def _start(table: Table, scenario: Scenario) -> Act:
 
 
 def _end(table: Table, scenario: Scenario, *, crashes: bool) -> Act:
-    """Ends members: the newest, all, or some at random."""
+    """Ends members: all, some at random, the newest, or a certain one."""
     group = _group(table, scenario)
     count = table.take("members", _MEMBERS, None)
+    number = table.take("slot", _SLOT, None)
     newest = table.take("newest", reading.flag, False)
     leaves = None if crashes else table.take("leaves", reading.flag, None)
     restart_s = table.take("restart_after_s", reading.distribution_s, None)
@@ -98,7 +101,7 @@ def _end(table: Table, scenario: Scenario, *, crashes: bool) -> Act:
 
     async def act(stage: Stage) -> None:
         fleet = stage.fleets[group]
-        slots = fleet.chosen(count, newest=newest)
+        slots = fleet.chosen(count, newest=newest, slot=number)
         await asyncio.gather(*(one(fleet, slot) for slot in slots))
 
     return act
@@ -166,11 +169,12 @@ def _scale(table: Table, scenario: Scenario) -> Act:
 def _suspend(table: Table, scenario: Scenario, *, whole: bool) -> Act:
     group = _group(table, scenario)
     count = table.take("members", _MEMBERS, None)
+    number = table.take("slot", _SLOT, None)
     length_s = table.take("seconds", reading.distribution_s)
 
     async def act(stage: Stage) -> None:
         fleet = stage.fleets[group]
-        for slot in fleet.chosen(count):
+        for slot in fleet.chosen(count, slot=number):
             seconds = length_s.draw(fleet.random)
             pod = fleet.pods[slot]
             if whole:

@@ -12,6 +12,7 @@ from kohort.broker.cluster.cluster import Cluster, ClusterError, Node
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection
 from kohort.broker.events.bus import Events
+from kohort.broker.events.seen import Seen
 from kohort.broker.ids import Ids
 from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import Pace, finish
@@ -110,6 +111,8 @@ class Brokers:
         config: Kafka's configuration keys and their values.
         nodes: the number of nodes.
         labels: labels of the run in its events.
+        run: its id there; None: one by the seed.
+        listener: called with each event, as it is published.
 
     Attributes:
         process: the process of all nodes.
@@ -128,12 +131,17 @@ class Brokers:
         config: Mapping[str, object],
         nodes: int,
         labels: Mapping[str, str],
+        run: str | None = None,
+        listener: Callable[[Seen], object] | None = None,
     ) -> None:
         random = scheduler.random("brokers")
         self.process = process = Process(scheduler, "brokers")
         self.costs = Costs()
         self.events = Events(labels, wall=lambda: ns(scheduler.now))
-        self.events.begin(str(uuid.UUID(int=random.getrandbits(128), version=4)))
+        own = uuid.UUID(int=random.getrandbits(128), version=4)
+        self.events.begin(run or str(own))
+        if listener is not None:
+            self.events.listen(listener)
         self._connections: dict[int, set[Connection]] = {}
         with process.running():
             self.cluster = _Cluster(
