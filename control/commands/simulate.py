@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -110,11 +111,6 @@ def simulate(
     groups and the wire are kohort's own; clock and network are virtual. The same seed
     always gives the same events.
     """
-    from kohort.simulation.scenario.model import load
-    from kohort.simulation.scenario.reading import ScenarioError
-    from kohort.simulation.scenario.toml import toml_of
-    from kohort.simulation.world.scheduler import SimulationError
-
     if lists:
         _list()
         return
@@ -127,30 +123,59 @@ def simulate(
     if group is not None and recorded is None:
         fail("--group is an option of --from", 2)
     changed, against = parse_pairs("--set", changes), parse_pairs("--against", others)
-    try:
+    with failures(out):
         if recorded is not None:
             scenarios = [_recorded(recorded, group).changed(changed)]
         else:
-            names = pair or (str(scenario),)
-            scenarios = [load(name, changed) for name in names]
+            scenarios = [_loaded(name, changed) for name in pair or (str(scenario),)]
         if against:
             scenarios.append(scenarios[0].changed(against))
         if prints:
-            click.echo(toml_of(scenarios[-1].values), nl=False)
-            return
-        runs = _runs(scenarios, [seed] if seeds is None else seeds, out)
+            _print(scenarios[-1])
+        else:
+            _play(scenarios, [seed] if seeds is None else seeds, out)
+
+
+@contextmanager
+def failures(out: Path | None) -> Iterator[None]:
+    """Ends the command if a scenario has a mistake, or a simulation fails."""
+    from kohort.simulation.scenario.reading import ScenarioError
+    from kohort.simulation.world.scheduler import SimulationError
+
+    try:
+        yield
     except ScenarioError as error:
         fail(str(error), 2)
     except SimulationError as error:
         fail(f"the simulation failed: {error}", 1)
     except OSError as error:
         fail(f"{error.filename or out}: {error.strerror or error}", 1)
+
+
+def _play(
+    scenarios: Sequence[Scenario], seeds: Sequence[int], out: Path | None
+) -> None:
+    runs = _runs(scenarios, seeds, out)
     if len(scenarios) > 1:
         _show_comparison(scenarios, runs)
     else:
         _show(scenarios[0], runs[0])
     if out is not None:
-        click.echo(f"events: {out}/{scenarios[0].name}-*.jsonl")
+        name = scenarios[0].name
+        folders = [out] if len(scenarios) == 1 else [out / each for each in FOLDERS]
+        click.echo(f"events: {', '.join(f'{path}/{name}-*.jsonl' for path in folders)}")
+
+
+def _print(scenario: Scenario) -> None:
+    from kohort.simulation.scenario.toml import toml_of
+
+    click.echo(toml_of(scenario.values), nl=False)
+
+
+def _loaded(name: str, changes: Sequence[tuple[str, str]]) -> Scenario:
+    from kohort.simulation.scenario.model import load
+
+    return load(name, changes)
 
 
 def _list() -> None:
@@ -210,7 +235,9 @@ def _runs(
         for number, measures in play_all(tasks, 0, lambda s: progress.advance(bar, s)):
             found[number] = measures[0]
     runs = [found[number] for number in range(len(tasks))]
-    return [runs[first : first + len(seeds)] for first in range(0, len(runs), len(seeds))]
+    return [
+        runs[first : first + len(seeds)] for first in range(0, len(runs), len(seeds))
+    ]
 
 
 def _show(scenario: Scenario, runs: list[Measures]) -> None:

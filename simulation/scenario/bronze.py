@@ -12,7 +12,7 @@ import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 from pyarrow import json as arrow_json
@@ -106,7 +106,7 @@ class BronzeFile:
         self._writer.write_table(table)
         self._lines = io.BytesIO()
 
-    def __enter__(self) -> BronzeFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -51,7 +51,7 @@ def quantile(freedom: int) -> float:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    return sum(term / freedom**power for power, term in enumerate(terms))
+    return sum(term / float(freedom) ** power for power, term in enumerate(terms))
 
 
 def interval(values: Sequence[float]) -> Interval:
@@ -95,9 +95,7 @@ class Difference:
         return number.title, *means, bounds or "too few"
 
 
-def compare(
-    first: Sequence[Measures], second: Sequence[Measures]
-) -> list[Difference]:
+def compare(first: Sequence[Measures], second: Sequence[Measures]) -> list[Difference]:
     """Compares runs of two scenarios with the same seeds, in the same order."""
     found = []
     for number in numbers_of([*first, *second]):

@@ -241,13 +241,13 @@ def _rolled(found: list[_Timed], members: int) -> list[_Timed]:
     if len(found) < members or any(keys["do"] != "stop" for keys in restarts):
         return found
     away_ns = [round(keys["restart_after_s"] * 1e9) for keys in restarts]
-    at_once = max(
-        sum(begin <= at < begin + away for (begin, _), away in zip(found, away_ns))
-        for at, _ in found
-    )
-    down_s = [keys["restart_after_s"] for keys in restarts]
-    roll = {"do": "roll", "at_once": at_once}
-    return [(found[0][0], roll | {"down_s": {"uniform": [min(down_s), max(down_s)]}})]
+    spans = [
+        (begin, begin + away) for (begin, _), away in zip(found, away_ns, strict=True)
+    ]
+    at_once = max(sum(begin <= at < until for begin, until in spans) for at, _ in found)
+    down_s = [max(0.1, keys["restart_after_s"]) for keys in restarts]
+    spread = {"median": round(statistics.median(down_s), 1), "p99": max(down_s)}
+    return [(found[0][0], {"do": "roll", "at_once": at_once, "down_s": spread})]
 
 
 def _ended(verb: str, slot: int, at_ns: int, back: Event | None) -> dict[str, Any]:

@@ -64,9 +64,7 @@ def task_of(
 ) -> Task:
     """The runs of a scenario with some seeds."""
     folders = (None if path is None else str(path) for path in (out, lake))
-    return Task(
-        scenario.name, scenario.values, scenario.changes, [*seeds], *folders
-    )
+    return Task(scenario.name, scenario.values, scenario.changes, [*seeds], *folders)
 
 
 def has_parquet() -> bool:
@@ -122,11 +120,11 @@ def play(task: Task, progress: Callable[[float], object]) -> list[Measures]:
                 for write in to:
                     write(line)
 
-            done = 0.0
-            for elapsed, measures in steps(scenario, seed, listen if writers else None):
+            run, done = begun(scenario, seed, listen if writers else None), 0.0
+            for elapsed in run.steps():
                 progress(elapsed - done)
                 done = elapsed
-        assert measures is not None
+            measures = run.measures()
         found.append(measures)
         if task.out is not None:
             document = {"scenario": scenario.name, "seed": seed}
@@ -136,19 +134,14 @@ def play(task: Task, progress: Callable[[float], object]) -> list[Measures]:
     return found
 
 
-def steps(
-    scenario: Scenario, seed: int, listener: Listener | None
-) -> Iterator[tuple[float, Measures | None]]:
-    """Plays one run; yields seconds since its start, at the end with the measures."""
+def begun(scenario: Scenario, seed: int, listener: Listener | None) -> Play:
+    """A run, whose events go to a listener as lines of JSON."""
 
     def listen(seen: Seen) -> None:
         assert listener is not None
         listener(json_of(seen.event) + b"\n")
 
-    run = Play(scenario, seed, None if listener is None else listen)
-    for elapsed in run.steps():
-        yield elapsed, None
-    yield scenario.duration, run.measures()
+    return Play(scenario, seed, None if listener is None else listen)
 
 
 def _writers(
