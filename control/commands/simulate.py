@@ -25,12 +25,12 @@ def _read_seeds(
     """The seeds of a range such as ``0..99``, both ends included."""
     if value is None:
         return None
-    first, dots, last = value.partition("..")
-    if not dots or not first.isdecimal() or not last.isdecimal():
-        raise click.BadParameter(f"{value!r}: must be A..B, such as 0..9")
-    if int(first) > int(last):
-        raise click.BadParameter(f"{value!r}: begins behind its end")
-    return range(int(first), int(last) + 1)
+    from kohort.simulation.scenario import reading
+
+    try:
+        return reading.seeds(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command()

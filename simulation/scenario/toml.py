@@ -1,4 +1,4 @@
-"""Writes the values of a scenario as TOML."""
+"""Values of a scenario as TOML."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def toml_of(values: Mapping[str, Any]) -> str:
 def _lines(path: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[str]:
     tables, lists = {}, {}
     for key, value in values.items():
-        if isinstance(value, Mapping) and not _is_distribution(key):
+        if isinstance(value, Mapping) and not is_distribution(key):
             tables[key] = value
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
             lists[key] = value
         else:
-            yield f"{_key(key)} = {_value(value)}"
+            yield f"{_key(key)} = {value_of(value)}"
     for key, table in tables.items():
         own = (*path, key)
         lines = [*_lines(own, table)]
@@ -33,10 +33,10 @@ def _lines(path: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[str]:
     for key, rows in lists.items():
         for row in rows:
             yield f"\n[[{'.'.join(map(_key, (*path, key)))}]]"
-            yield from (f"{_key(k)} = {_value(v)}" for k, v in row.items())
+            yield from (f"{_key(k)} = {value_of(v)}" for k, v in row.items())
 
 
-def _is_distribution(key: str) -> bool:
+def is_distribution(key: str) -> bool:
     """Returns whether a table is a value, as ``{median = 1, p99 = 2}`` of a time."""
     return key.endswith(("_ms", "_s")) or key in {"ms", "seconds"}
 
@@ -45,11 +45,12 @@ def _key(key: str) -> str:
     return key if _BARE(key) else json.dumps(key)
 
 
-def _value(value: Any) -> str:
+def value_of(value: Any) -> str:
+    """A value as TOML, on one line."""
     if isinstance(value, Mapping):
-        pairs = (f"{_key(key)} = {_value(each)}" for key, each in value.items())
+        pairs = (f"{_key(key)} = {value_of(each)}" for key, each in value.items())
         return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(value_of, value))}]"
     # Texts, numbers and booleans of JSON are TOML's, too.
     return json.dumps(value, ensure_ascii=False)
