@@ -19,7 +19,7 @@ FOLDERS: Final = ("first", "second")
 """Folders for the files of two scenarios."""
 
 
-def _read_seeds(
+def read_seeds(
     _ctx: click.Context, _param: click.Parameter, value: str | None
 ) -> range | None:
     """The seeds of a range such as ``0..99``, both ends included."""
@@ -41,7 +41,7 @@ def _read_seeds(
 @click.option(
     "--seeds",
     metavar="A..B",
-    callback=_read_seeds,
+    callback=read_seeds,
     help="Plays it with each seed of a range, such as 0..9, on all cores.",
 )
 @click.option(

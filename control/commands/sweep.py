@@ -7,19 +7,25 @@ the results of a task when it is done, and makes the report of all results at th
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kohort.control.commands.simulate import failures, read_seeds
 from kohort.control.terminal import counted, examples, fail, parse_pairs
 from kohort.pipeline.commands.options import run_options
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from kohort.pipeline.commands.work import Access
+    from kohort.pipeline.report import page
+    from kohort.simulation.scenario.comparing import Interval
+    from kohort.simulation.scenario.measures import Number
     from kohort.simulation.scenario.runs import Task
     from kohort.simulation.sweep.grid import Settings, Sweep
     from kohort.simulation.sweep.results import Point
@@ -44,6 +50,12 @@ Tasks = Sequence[tuple["Settings", "Task"]]
     help="Changes a value of the scenario in all runs. Can be given more than once.",
 )
 @click.option(
+    "--seeds",
+    metavar="A..B",
+    callback=read_seeds,
+    help="Seeds in place of those of SWEEP.",
+)
+@click.option(
     "--out",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
@@ -62,6 +74,7 @@ def sweep(
     *,
     sweep: str | None,
     changes: tuple[str, ...],
+    seeds: range | None,
     out: Path | None,
     lists: bool,
 ) -> int:
@@ -72,7 +85,6 @@ def sweep(
     Runs are played on all cores, or on Spark (--master); the results are the same, to
     the byte. With --lake their events go into that lake.
     """
-    from kohort.control.commands.simulate import failures
     from kohort.simulation.sweep.grid import load
     from kohort.simulation.sweep.work import Results
 
@@ -86,14 +98,14 @@ def sweep(
             "sweeps need an extra: in a checkout of kohort, pip install '.[tables]'", 2
         )
     with failures(out):
-        found = load(sweep, parse_pairs("--set", changes))
+        found = load(sweep, parse_pairs("--set", changes), seeds)
         out = Path(found.name) if out is None else out
         on_spark = bool(access.master or access.remote)
         lake = Path(access.lake_path) if access.lake_path and not on_spark else None
         tasks = [*found.tasks(lake)]
         results = Results(out / "results")
         left = [each for each in tasks if not results.has(each[1])]
-        play = _on_spark if on_spark else _here
+        play = partial(_on_spark, name=found.name) if on_spark else _here
         for number, text in play(access, left):
             results.keep(left[number][1], text)
         _report(found, tasks, results, out)
@@ -136,9 +148,10 @@ def _here(access: Access, tasks: Tasks) -> Iterator[tuple[int, str]]:
         advance()
 
 
-def _on_spark(access: Access, tasks: Tasks) -> Iterator[tuple[int, str]]:
+def _on_spark(access: Access, tasks: Tasks, name: str) -> Iterator[tuple[int, str]]:
     """Plays tasks on Spark; yields their numbers and results."""
     from kohort.pipeline.played import played
+    from kohort.simulation.scenario.bronze import SOURCE
     from kohort.simulation.sweep.work import lines, packed
 
     if not tasks:
@@ -150,7 +163,7 @@ def _on_spark(access: Access, tasks: Tasks) -> Iterator[tuple[int, str]]:
             access.progress.say(f"{first} of {counted(len(tasks), 'task')}")
             some = tasks[first : first + size]
             texts = [packed(number, *each) for number, each in enumerate(some)]
-            for text in played(lake, texts, lines, "kohort sweep", keeps=keeps):
+            for text in played(lake, texts, lines, f"{SOURCE}/{name}", keeps=keeps):
                 number, rows = json.loads(text)
                 yield first + number, rows
             access.must_go_on()
@@ -200,44 +213,62 @@ def _report(sweep: Sweep, tasks: Tasks, results: Results, out: Path) -> None:
     click.echo(f"{out / 'report.html'}")
 
 
-def _body(sweep: Sweep, points: Sequence[Point], goals: list[tuple[str, str]]) -> Any:
-    """The contents of the page."""
-    from kohort.pipeline.report import charts, page
+def _body(
+    sweep: Sweep, points: Sequence[Point], goals: list[tuple[str, str]]
+) -> page.Sweep:
+    """The contents of the page: numbers that are not the same everywhere."""
+    from kohort.pipeline.report import page
     from kohort.simulation.sweep.grid import MEASURED
     from kohort.simulation.sweep.results import short
 
     names = short(sweep.grid)
     most = {goal.number.name: goal.most for goal in sweep.goals}
-    shown = [each for each in MEASURED if each.name in (most or CHARTS)]
-    figures = []
-    for number, (key, values) in itertools.product(shown, sweep.grid.items()):
-        if len(values) > 1:
-            lines: dict[str, list[charts.Mark]] = {}
-            for point in points:
-                others = [
-                    f"{names[k]}={v}" for k, v in point.settings.items() if k != key
-                ]
-                found = point.numbers[number.name]
-                mark = charts.Mark(
-                    point.settings[key], found.mean, found.low, found.high
-                )
-                lines.setdefault(", ".join(others), []).append(mark)
-            title = number.title.strip()
-            chart = charts.curves(names[key], title, lines, most.get(number.name))
-            figures.append((f"{title.capitalize()} by {names[key]}", chart))
+    differing = [
+        number
+        for number in MEASURED
+        if len({point.numbers[number.name].mean for point in points}) > 1
+    ]
+    figures = [
+        (
+            f"{number.title.strip().capitalize()} by {names[key]}",
+            _chart(key, number, points, names, most.get(number.name)),
+        )
+        for number in differing
+        if number.name in (most or CHARTS)
+        for key, values in sweep.grid.items()
+        if len(values) > 1
+    ]
     rows = [
         [
             *point.settings.values(),
-            *(_cell(point.numbers[each.name], each.form) for each in MEASURED),
+            *(_cell(point.numbers[each.name]) for each in differing),
         ]
         for point in points
     ]
-    headings = [*names.values(), *(each.title.strip() for each in MEASURED)]
+    headings = [*names.values(), *(each.title.strip() for each in differing)]
     return page.Sweep(goals, figures, headings, len(names), rows)
 
 
-def _cell(found: Any, form: str) -> str:
-    mean = f"{found.mean:,.1f}"
-    if found.low is None or found.low == found.high:
-        return mean
-    return f"{mean} ({found.low:{form}} to {found.high:{form}})"
+def _chart(
+    key: str,
+    number: Number,
+    points: Sequence[Point],
+    names: Mapping[str, str],
+    most: float | None,
+) -> Markup:
+    """The curves of a number by a setting, one for each combination of the others."""
+    from kohort.pipeline.report import charts
+
+    lines: dict[str, list[charts.Mark]] = {}
+    for point in points:
+        found = point.numbers[number.name]
+        mark = charts.Mark(point.settings[key], found.mean, found.low, found.high)
+        others = [f"{names[k]}={v}" for k, v in point.settings.items() if k != key]
+        lines.setdefault(", ".join(others), []).append(mark)
+    return charts.curves(names[key], number.title.strip(), lines, most)
+
+
+def _cell(found: Interval) -> str:
+    if found.high is None or found.low == found.high:
+        return f"{found.mean:,.1f}"
+    return f"{found.mean:,.1f} ± {found.high - found.mean:,.1f}"

@@ -23,6 +23,7 @@ from kohort.broker.events.schema import COMMON, KINDS, ROWS
 from kohort.simulation.world.scheduler import START
 
 FOLDER: Final = "bronze/events"
+SOURCE: Final = "simulation"
 AT_ONCE: Final = 8 << 20
 """Bytes of events that are converted together."""
 LABELS: Final = "labels"
@@ -72,7 +73,7 @@ class BronzeFile:
         at = dt.datetime.fromtimestamp(START, dt.UTC)
         self._added: list[tuple[str, pa.DataType, Any]] = [
             (LABELS, _ENTRIES, [{"key": k, "value": v} for k, v in labels.items()]),
-            ("source", pa.string(), "kohort simulate"),
+            ("source", pa.string(), f"{SOURCE}/{labels['scenario']}"),
             ("arrived", pa.timestamp("us", tz="UTC"), at),
             ("raw", pa.string(), None),
             ("why", pa.string(), None),

@@ -114,7 +114,7 @@ def verdict(
     number with one.
     """
     if pairs < FEWEST:
-        return f"{pairs} seeds are too few for intervals: give at least {FEWEST}."
+        return f"There are too few seeds for intervals: at least {FEWEST} are needed."
     in_order = sorted(differences, key=lambda each: each.number.name != "unread_s")
     clear = [each for each in in_order if each.better >= 0]
     if not clear:

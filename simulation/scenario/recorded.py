@@ -8,16 +8,18 @@ network are not in events.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kohort.client.assignors import ASSIGNORS
 from kohort.simulation.scenario.reading import ScenarioError
 
 START_S: Final = 30.0
-"""Members that join so soon after the first are there at the start."""
+"""Members that join so soon after the first, and before one goes, are there at the
+start."""
 RETURN_S: Final = 300.0
 """A member that is away for longer has stopped."""
 AFTER_S: Final = 60.0
@@ -94,6 +96,17 @@ class _Group:
                     place = row["topic"], row["partition"]
                     self.log_ends.setdefault(place, [point, point])[1] = point
 
+    def at_start(self) -> list[Event]:
+        """The joins of the members that were there at the start."""
+        first_ns = self.joins[0]["time_ns"]
+        gone_ns = self.ends[0]["time_ns"] if self.ends else math.inf
+        return [
+            join
+            for join in self.joins
+            if join["time_ns"] <= min(gone_ns, first_ns + START_S * 1e9)
+            and join["kind"] == "member_joined"
+        ]
+
     def _see(self, topic: str, partition: int) -> None:
         self.topics.add(topic)
         self.partitions[topic] = max(self.partitions[topic], partition + 1)
@@ -105,7 +118,7 @@ class _Group:
             for (name, _), ((since, begin), (until, end)) in self.log_ends.items()
             if name == topic and until > since
         ]
-        return round(statistics.fmean(rates), 3) if rates else 0.0
+        return float(f"{statistics.fmean(rates):.3g}") if rates else 0.0
 
 
 class _Recorded:
@@ -126,9 +139,7 @@ class _Recorded:
     def values(self, name: str, group: _Group) -> dict[str, Any]:
         first = group.joins[0]
         start_ns = first["time_ns"]
-        soon = [
-            join for join in group.joins if _s(join["time_ns"] - start_ns) <= START_S
-        ]
+        soon = group.at_start()
         config, settings = _settings(first)
         if group.delay_ms is not None:
             config["group.initial.rebalance.delay.ms"] = group.delay_ms
@@ -154,7 +165,7 @@ class _Recorded:
                     "settings": settings,
                 }
             },
-            "happenings": _happenings(name, group, len(soon), start_ns),
+            "happenings": _happenings(name, group, soon, start_ns),
         }
 
 
@@ -191,19 +202,19 @@ def _settings(join: Event) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _happenings(
-    name: str, group: _Group, soon: int, start_ns: int
+    name: str, group: _Group, soon: Sequence[Event], start_ns: int
 ) -> list[dict[str, Any]]:
     """Departures, returns and further joins, by the slots of the members."""
-    left = group.joins[soon:]
+    left = [join for join in group.joins if join not in soon]
     returns: dict[int, Event] = {}
     for number, end in enumerate(group.ends):
         join = _return_of(end, left)
         if join is not None:
             left.remove(join)
             returns[number] = join
-    slots = {join["member_id"]: slot for slot, join in enumerate(group.joins[:soon], 1)}
+    slots = {join["member_id"]: slot for slot, join in enumerate(soon, 1)}
     found: list[_Timed] = []
-    count = soon
+    count = len(soon)
     for join in left:
         if join["kind"] == "member_replaced":
             slots[join["member_id"]] = slots.get(join["replaced_member_id"], 1)
@@ -225,7 +236,7 @@ def _happenings(
     found.sort(key=lambda each: each[0])
     return [
         {"at": max(0.0, round(_s(at_ns - start_ns), 1)), "group": name} | keys
-        for at_ns, keys in _rolled(found, soon)
+        for at_ns, keys in _rolled(found, len(soon))
     ]
 
 

@@ -86,12 +86,17 @@ def ready_sweeps() -> dict[str, str]:
     return {each.name.removesuffix(".toml"): each.read_text() for each in found}
 
 
-def load(name: str, changes: Sequence[tuple[str, str]] = ()) -> Sweep:
+def load(
+    name: str,
+    changes: Sequence[tuple[str, str]] = (),
+    seeds: Sequence[int] | None = None,
+) -> Sweep:
     """Reads a sweep.
 
     Args:
         name: of a ready one, or of a file.
         changes: keys and values of the scenario to change in all runs.
+        seeds: in place of its own.
 
     Raises:
         ScenarioError: there is none, or it or its scenario has a mistake.
@@ -108,7 +113,7 @@ def load(name: str, changes: Sequence[tuple[str, str]] = ()) -> Sweep:
         raise ScenarioError(f"{name}: {reason}; ready sweeps are {names}") from None
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"{name}: {error}") from None
-    return parse(Path(name).stem, values, folder, changes)
+    return parse(Path(name).stem, values, folder, changes, seeds)
 
 
 def parse(
@@ -116,6 +121,7 @@ def parse(
     values: Mapping[str, Any],
     folder: Path,
     changes: Sequence[tuple[str, str]] = (),
+    seeds: Sequence[int] | None = None,
 ) -> Sweep:
     """Checks the values of a sweep.
 
@@ -124,6 +130,7 @@ def parse(
         values: as TOML has them.
         folder: where the file of its scenario is searched for.
         changes: see `load`.
+        seeds: see `load`.
 
     Raises:
         ScenarioError: it has a mistake.
@@ -139,12 +146,13 @@ def parse(
         key: _values(f"grid.{key}", value)
         for key, value in _leaves(root.take("grid", dict))
     }
+    own = root.take("seeds", reading.seeds, range(10))
     sweep = Sweep(
         name,
         root.take("title", reading.text, name),
         grid,
         _points(base, grid),
-        root.take("seeds", reading.seeds, range(10)),
+        seeds or own,
         root.take("seeds_per_task", reading.count(1, MOST_RUNS), 5),
         [*_goals(root.table("goals"))],
     )
