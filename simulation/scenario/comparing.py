@@ -133,5 +133,5 @@ def verdict(
             if (each.better == main.better) == is_same
         ]
         if named:
-            said += f" It is {text} in {', '.join(named)}."
+            said += f" It is {text} in: {'; '.join(named)}."
     return said

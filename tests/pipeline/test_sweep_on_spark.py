@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.test_sweep import SMALL, SWEEP
+from tests.pipeline.test_sweep import SWEEP
+from tests.simulation.test_scenario import SMALL
 
 from kohort.pipeline import bronze
 from kohort.pipeline.lake import Lake

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def test_results_are_kept(tmp_path: Path) -> None:
     assert point.settings == {STATIC: "false"}
     assert point.numbers["rebalances"].mean == 1
     lines = [*work.lines(work.packed(7, settings, task))]
-    assert lines[-1] == ("result", work.json.dumps([7, text]))
+    assert lines[-1] == ("result", json.dumps([7, text]))
     assert lines[0][0] == "event"
     assert '"node_started"' in lines[0][1]
 
