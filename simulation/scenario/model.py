@@ -81,6 +81,7 @@ class Scenario:
         latency: of a message, in seconds.
         topics, groups: by name.
         happenings: tables, which `happenings` reads.
+        faults: likewise.
         values: what it was read from.
         changes: keys that were changed, and their values.
     """
@@ -94,6 +95,7 @@ class Scenario:
     topics: Mapping[str, TopicSpec]
     groups: Mapping[str, GroupSpec]
     happenings: Sequence[Table]
+    faults: Sequence[Table]
     values: Mapping[str, Any]
     changes: Mapping[str, str]
 
@@ -194,6 +196,7 @@ def parse(
         topics,
         groups,
         root.tables("happenings"),
+        root.tables("faults"),
         changed,
         changes or {},
     )
