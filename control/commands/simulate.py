@@ -148,6 +148,8 @@ def failures(out: Path | None) -> Iterator[None]:
         fail(str(error), 2)
     except SimulationError as error:
         fail(f"the simulation failed: {error}", 1)
+    except InterruptedError:
+        raise
     except OSError as error:
         fail(f"{error.filename or out}: {error.strerror or error}", 1)
 

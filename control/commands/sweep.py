@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 PER_SLOT: Final = 4
 """Tasks of Spark at a time, for each that it can play at the same time: the results of
 all of them are kept together."""
+_INTERVALS: Final = (
+    "Whiskers and ± are 95 % intervals of the mean. A goal is met if the upper end of"
+    " the interval does not exceed it."
+)
+_NO_INTERVALS: Final = "These are too few seeds for intervals: the mean decides."
 CHARTS: Final = ("unread_s", "rebalances")
 """Numbers with charts, if the sweep has no goals."""
 
@@ -78,9 +83,10 @@ def sweep(
     out: Path | None,
     lists: bool,
 ) -> int:
-    """Plays a scenario with each combination of some settings, with many seeds.
+    """Finds settings that meet goals, by many simulations.
 
-    SWEEP is a ready sweep or a TOML file. The report has a curve for each setting, and
+    SWEEP is a ready sweep or a TOML file: a scenario, which is played with each
+    combination of some settings and with many seeds. The report has a curve for each setting, and
     the settings that meet each goal. A sweep that was interrupted goes on where it was.
     Runs are played on all cores, or on Spark (--master); the results are the same, to
     the byte. With --lake their events go into that lake.
@@ -184,6 +190,7 @@ def _report(sweep: Sweep, tasks: Tasks, results: Results, out: Path) -> None:
     """Writes all results and the page, and prints the recommendations."""
     from kohort.control.tables import show, table
     from kohort.pipeline.report.page import sweep_page
+    from kohort.simulation.scenario.comparing import FEWEST
     from kohort.simulation.sweep.results import recommendation, summed_up
     from kohort.simulation.sweep.work import write
 
@@ -203,10 +210,9 @@ def _report(sweep: Sweep, tasks: Tasks, results: Results, out: Path) -> None:
     seeds = sweep.seeds
     told = (
         f"{counted(len(rows), 'run')}: each of {len(points)} combinations of settings"
-        f" with the seeds {seeds[0]} to {seeds[-1]}. Whiskers and ranges are 95 %"
-        " intervals of the mean. A goal is met if the upper end of the interval does"
-        " not exceed it."
+        f" with the seeds {seeds[0]} to {seeds[-1]}. "
     )
+    told += _NO_INTERVALS if len(seeds) < FEWEST else _INTERVALS
     page = sweep_page(sweep.title, told, _body(sweep, points, goals))
     write(out / "report.html", page)
     show(told, *([table(("goal", "settings"), goals)] if goals else []))
