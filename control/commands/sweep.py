@@ -86,10 +86,10 @@ def sweep(
     """Finds settings that meet goals, by many simulations.
 
     SWEEP is a ready sweep or a TOML file: a scenario, which is played with each
-    combination of some settings and with many seeds. The report has a curve for each setting, and
-    the settings that meet each goal. A sweep that was interrupted goes on where it was.
-    Runs are played on all cores, or on Spark (--master); the results are the same, to
-    the byte. With --lake their events go into that lake.
+    combination of some settings and with many seeds. The report has a curve for each
+    setting, and the settings that meet each goal. A sweep that was interrupted goes on
+    where it was. Runs are played on all cores, or on Spark (--master); the results are
+    the same, to the byte. With --lake their events go into that lake.
     """
     from kohort.simulation.sweep.grid import load
     from kohort.simulation.sweep.work import Results
