@@ -127,7 +127,7 @@ class FaultyConnection(Connection):
         now: float,
         routes: Mapping[int, Route],  # noqa: ARG002 - it has its own
     ) -> None:
-        super()._handle(buffer, start, end, now, _FAULTY_ROUTES)
+        super()._handle(buffer, start, end, now, FAULTY_ROUTES)
 
     def _is_gated(self) -> bool:
         """Returns whether the next request has to wait for a time or a rule's end."""
@@ -420,7 +420,7 @@ class _FaultyRoutes(Routes):
         return found
 
 
-_FAULTY_ROUTES: Final = _FaultyRoutes()
+FAULTY_ROUTES: Final = _FaultyRoutes()
 
 
 def _answer_error(request: Request, rule: Rule, *, in_rows: bool = False) -> Work:

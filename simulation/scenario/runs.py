@@ -7,12 +7,14 @@ where it is played, nor on what is played beside it.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import logging
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
@@ -20,8 +22,10 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 from kohort.broker import telemetry
+from kohort.broker.dispatch import ROUTES
 from kohort.broker.events.seen import Seen
 from kohort.broker.events.views.reading import json_of
+from kohort.broker.faults.connection import FAULTY_ROUTES
 from kohort.simulation.scenario.measures import Measures
 from kohort.simulation.scenario.model import Scenario, parse
 from kohort.simulation.scenario.play import Play, labels_of
@@ -124,11 +128,12 @@ def play(task: Task, progress: Callable[[float], object]) -> list[Measures]:
             for elapsed in run.steps():
                 progress(elapsed - done)
                 done = elapsed
-            measures = run.measures()
-        found.append(measures)
+            found.append(run.measures())
+            del run
+            forget()
         if task.out is not None:
             document = {"scenario": scenario.name, "seed": seed}
-            document |= measures.as_json()
+            document |= found[-1].as_json()
             path = _path(task.out, scenario, seed, ".json")
             path.write_text(json.dumps(document, indent=2) + "\n")
     return found
@@ -142,6 +147,16 @@ def begun(scenario: Scenario, seed: int, listener: Listener | None) -> Play:
         listener(json_of(seen.event) + b"\n")
 
     return Play(scenario, seed, None if listener is None else listen)
+
+
+def forget() -> None:
+    """Frees the memory of a run that is over.
+
+    The broker keeps decoders of commits for all its clusters, and what they look up.
+    """
+    for routes in (ROUTES, FAULTY_ROUTES):
+        routes.clear()
+    gc.collect()
 
 
 def _writers(
@@ -221,9 +236,17 @@ def _in_processes(
 
 
 def _begin(queue: Any, stopping: Any) -> None:
-    """Begins a process: Ctrl-C ends it without a word."""
+    """Begins a process: it ends by Ctrl-C, without a word, and with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _shared.update(queue=queue, stopping=stopping)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _play_there(task: Task) -> list[Measures]:

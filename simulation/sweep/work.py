@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kohort.simulation.scenario.measures import Measures
-from kohort.simulation.scenario.runs import Task, begun, quiet
+from kohort.simulation.scenario.runs import Task, begun, forget, quiet
 from kohort.simulation.sweep.grid import MEASURED, Settings
 
 EVENT: Final = "event"
@@ -102,6 +102,8 @@ def lines(text: str) -> Iterator[tuple[str, str]]:
                 yield from _taken(waiting)
         yield from _taken(waiting)
         found.append(run.measures())
+        del run
+        forget()
     yield RESULT, json.dumps([number, rows_of(settings, task.seeds, found)])
 
 
