@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -210,7 +212,8 @@ def test_brokers_misbehave_by_rules() -> None:
 
     def listen(seen: Seen) -> None:
         if seen.notice.kind == "fault_struck":
-            strikes.append(seen.event["fault"])
+            event: Mapping[str, Any] = seen.event
+            strikes.append(event["fault"])
 
     play = Play(scenario, 1, listen)
     measures = play.run()
