@@ -277,4 +277,5 @@ def _chart(
 def _cell(found: Interval) -> str:
     if found.high is None or found.low == found.high:
         return f"{found.mean:,.1f}"
-    return f"{found.mean:,.1f} ± {found.high - found.mean:,.1f}"
+    reach = f"{found.high - found.mean:,.1f}"
+    return f"{found.mean:,.1f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{reach}"
