@@ -163,9 +163,9 @@ def _play(
     else:
         _show(scenarios[0], runs[0])
     if out is not None:
-        name = scenarios[0].name
         folders = [out] if len(scenarios) == 1 else [out / each for each in FOLDERS]
-        click.echo(f"events: {', '.join(f'{path}/{name}-*.jsonl' for path in folders)}")
+        for folder, scenario in zip(folders, scenarios, strict=True):
+            click.echo(f"events: {folder}/{scenario.name}-*.jsonl")
 
 
 def _print(scenario: Scenario) -> None:
@@ -194,7 +194,7 @@ def _list() -> None:
 
 def _recorded(path: str, group: str | None) -> Scenario:
     """The scenario of a group in a file of events."""
-    from kohort.control.events_file import read_in_order
+    from kohort.control.events_file import STDIO, read_in_order
     from kohort.simulation.scenario.model import parse
     from kohort.simulation.scenario.recorded import values_of
 
@@ -203,7 +203,8 @@ def _recorded(path: str, group: str | None) -> Scenario:
         path,
         () if group is None else (group,),
         lambda lines: parse(
-            Path(path).stem, values_of((line.event for line in lines), group)
+            "recorded" if path == STDIO else Path(path).stem,
+            values_of((line.event for line in lines), group),
         ),
     )
 

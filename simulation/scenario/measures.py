@@ -215,7 +215,11 @@ NUMBERS: Final[Sequence[Number]] = (
     Number("refused", "joins refused", lambda m: sum(m.refusals.values())),
     Number("commits_refused", "commits refused", lambda m: m.commits_refused),
     Number("expiries", "sessions expired", lambda m: m.expiries),
-    Number("false_expiries", "sessions of live processes expired", lambda m: m.false_expiries),
+    Number(
+        "false_expiries",
+        "sessions of live processes expired",
+        lambda m: m.false_expiries,
+    ),
     Number("failed", "pods failed", lambda m: m.failed),
     Number(
         "settled",
