@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "run": "kohort.control.commands.run",
     "serve": "kohort.control.commands.serve",
     "simulate": "kohort.control.commands.simulate",
+    "sweep": "kohort.control.commands.sweep",
     "timeline": "kohort.control.commands.timeline",
     "top": "kohort.control.commands.top",
     "topics": "kohort.control.commands.topics",

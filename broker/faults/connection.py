@@ -58,11 +58,18 @@ CORRUPTED: Final = 3
 """Bytes of a response that are changed."""
 
 
-def faulty_class(faults: Faults) -> type[FaultyConnection]:
-    """The class of a broker's connections while there are rules in its plan."""
-    return type(
-        "FaultyConnection", (FaultyConnection,), {"__slots__": (), "faults": faults}
-    )
+def faulty_class(
+    faults: Faults, plain: type[Connection] = Connection
+) -> type[FaultyConnection]:
+    """The class of a broker's connections while there are rules in its plan.
+
+    Args:
+        faults: the plan.
+        plain: their class without rules.
+    """
+    bases = (FaultyConnection,) if plain is Connection else (FaultyConnection, plain)
+    names = {"__slots__": (), "faults": faults, "plain": plain}
+    return type("FaultyConnection", bases, names)
 
 
 def settle(connection: Connection) -> None:
@@ -73,7 +80,7 @@ def settle(connection: Connection) -> None:
         if not faults.is_active and (link is None or not link.is_busy):
             faults.links.pop(connection, None)
             plain: Connection = connection
-            plain.__class__ = Connection
+            plain.__class__ = connection.plain
 
 
 class FaultyConnection(Connection):
@@ -81,10 +88,12 @@ class FaultyConnection(Connection):
 
     Attributes:
         faults: the plan; set on a subclass, so that connections need no slot for it.
+        plain: the class of the connection without rules.
     """
 
     __slots__ = ()
     faults: ClassVar[Faults]
+    plain: ClassVar[type[Connection]]
 
     @property
     def is_heard(self) -> bool:
@@ -118,7 +127,7 @@ class FaultyConnection(Connection):
         now: float,
         routes: Mapping[int, Route],  # noqa: ARG002 - it has its own
     ) -> None:
-        super()._handle(buffer, start, end, now, _FAULTY_ROUTES)
+        super()._handle(buffer, start, end, now, FAULTY_ROUTES)
 
     def _is_gated(self) -> bool:
         """Returns whether the next request has to wait for a time or a rule's end."""
@@ -411,7 +420,7 @@ class _FaultyRoutes(Routes):
         return found
 
 
-_FAULTY_ROUTES: Final = _FaultyRoutes()
+FAULTY_ROUTES: Final = _FaultyRoutes()
 
 
 def _answer_error(request: Request, rule: Rule, *, in_rows: bool = False) -> Work:

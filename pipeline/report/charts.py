@@ -10,12 +10,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
 from kohort.pipeline.report.comparison import Line
-from kohort.pipeline.report.formats import iso, unlike
+from kohort.pipeline.report.formats import LONGEST, iso, label, unlike
 from kohort.pipeline.report.queries import Row
 
 NAMES: Final = 30
@@ -28,7 +28,13 @@ ALIVE: Final = "#2e8b57"
 DEAD: Final = "#7a8694"
 BAD: Final = "#d64550"
 MEAN: Final = "#3b82c4"
+LINES: Final = (ALIVE, MEAN, BAD, "#a8741a", "#8a63c9", DEAD, "#b8558f", "#2a8f8f")
 """Each is seen on white and on near black alike (3 to 1, WCAG 1.4.11)."""
+DASHES: Final = ("solid", "dash", "dot")
+MOST_LINES: Final = len(LINES) * len(DASHES)
+_CURVES_PX: Final = 330
+_WIDE: Final = 20
+"""The largest value by the smallest one, from which on an axis is logarithmic."""
 
 
 @dataclass(slots=True)
@@ -280,3 +286,69 @@ def compared(lines: Sequence[Line]) -> Markup:
 
 def _reach(low: float | None, high: float | None) -> float:
     return 0.0 if low is None or high is None else high - low
+
+
+class Mark(NamedTuple):
+    """A point of a curve: its place, its mean, and the interval of that if known."""
+
+    x: str
+    mean: float
+    low: float | None
+    high: float | None
+
+
+def curves(
+    x: str, y: str, lines: Mapping[str, Sequence[Mark]], most: float | None
+) -> Markup:
+    """A number by a setting: a line for each combination of the others.
+
+    Args:
+        x: title of the axis of the setting.
+        y: title of the axis of the number.
+        lines: the points of each line, by its name; at most `MOST_LINES` are drawn.
+        most: the goal, which gets a line of its own; None: there is none.
+    """
+    places = [*dict.fromkeys(mark.x for marks in lines.values() for mark in marks)]
+    figure = Figure()
+    for number, (name, marks) in enumerate([*lines.items()][:MOST_LINES]):
+        color = LINES[number % len(LINES)]
+        figure.add(
+            "scatter",
+            name=label(name, LONGEST),
+            mode="lines+markers",
+            x=[mark.x for mark in marks],
+            y=[mark.mean for mark in marks],
+            error_y={
+                "type": "data",
+                "symmetric": False,
+                "array": [_reach(mark.mean, mark.high) for mark in marks],
+                "arrayminus": [_reach(mark.low, mark.mean) for mark in marks],
+                "thickness": 1.5,
+                "width": 5,
+            },
+            line={"color": color, "dash": DASHES[number // len(LINES)]},
+            hovertemplate="%{x}: %{y:,.3~r}<extra>%{fullData.name}</extra>",
+        )
+    figure.layout = {
+        "height": _CURVES_PX,
+        "margin": {"l": 8, "r": 8, "t": 8, "b": 40},
+        "showlegend": len(lines) > 1,
+        "xaxis": {"automargin": True, "title": {"text": x}, **_places(places)},
+        "yaxis": {"automargin": True, "title": {"text": y}, "rangemode": "tozero"},
+    }
+    if most is not None:
+        ends = {"xref": "paper", "x0": 0, "x1": 1, "y0": most, "y1": most}
+        line = {"color": DEAD, "width": 1.5, "dash": "dash"}
+        figure.layout["shapes"] = [{"type": "line", **ends, "line": line}]
+    return figure.as_json()
+
+
+def _places(texts: Sequence[str]) -> dict[str, Any]:
+    """The axis of values of a setting: numbers, or names."""
+    try:
+        numbers = [*map(float, texts)]
+    except ValueError:
+        return {"type": "category"}
+    is_wide = min(numbers) > 0 and max(numbers) >= _WIDE * min(numbers)
+    kind = {"type": "log"} if is_wide else {"type": "linear"}
+    return {**kind, "tickvals": numbers, "ticktext": [*texts]}

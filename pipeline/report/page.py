@@ -13,6 +13,7 @@ import gzip
 import hashlib
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
 
@@ -28,6 +29,27 @@ PARTS: Final = 12
 """Groups that have a part: those of the queries about a group."""
 SETTINGS: Final = 6
 """Settings on the first screen: those that would have saved the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The contents of the page of a sweep.
+
+    Attributes:
+        goals: each goal and the settings that meet it.
+        charts: captions and charts, of `charts.curves`.
+        headings: of the table.
+        texts: the number of its columns that are texts, on the left.
+        rows: its cells.
+    """
+
+    goals: Sequence[tuple[str, str]]
+    charts: Sequence[tuple[str, Markup]]
+    headings: Sequence[str]
+    texts: int
+    rows: Sequence[Sequence[str]]
+
+
 _MORE: Final = {
     "culprits": "Members that caused rebalances",
     "lags": "Lag that rebalances built up",
@@ -102,6 +124,17 @@ def comparison_page(answer: Answer, compared: Comparison) -> str:
     """
     title = f"Runs compared by {formats.visible(compared.by)}"
     return _document("compare.html", title=title, answer=answer, compared=compared)
+
+
+def sweep_page(title: str, told: str, body: Sweep) -> str:
+    """The page of a sweep.
+
+    Args:
+        title: its heading.
+        told: how to read it.
+        body: its recommendations, charts and table.
+    """
+    return _document("sweep.html", title=title, told=told, sweep=body)
 
 
 def filled(columns: Iterable[str], rows: Iterable[Row]) -> list[str]:

@@ -75,9 +75,13 @@ class Fleet:
                 await asyncio.sleep(self.spec.start_every.draw(self.random))
             self.start()
 
-    def chosen(self, count: int | None, *, newest: bool = False) -> list[int]:
-        """Slots with a process: all, some at random, or the newest."""
+    def chosen(
+        self, count: int | None, *, newest: bool = False, slot: int | None = None
+    ) -> list[int]:
+        """Slots with a process: all, some at random, the newest, or a certain one."""
         slots = self.alive()
+        if slot is not None:
+            return [slot] if slot in slots else []
         if count is None or count >= len(slots):
             return slots
         if newest:

@@ -1,7 +1,8 @@
 """Happenings of a scenario: ``[[happenings]]`` with a time ``at`` and a verb ``do``.
 
 Each happening is read when the scenario is, and returns a coroutine function, which the
-director's process runs at its time.
+director's process runs at its time. Faults of the brokers, ``[[faults]]``, are
+happenings, too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from kohort.broker.cluster.cluster import ClusterError
+from kohort.broker.faults.rule import FaultError, Rule
 from kohort.protocol.slotted import slotted
 from kohort.simulation.scenario import reading
 from kohort.simulation.scenario.fleet import Fleet, until_ready
@@ -57,7 +59,32 @@ def read(scenario: Scenario) -> list[Happening]:
             where = table.name("at")
             raise ScenarioError(f"{where}: is after the end, {scenario.duration:g} s")
         found.append(Happening(at, act))
-    return found
+    return found + [_fault(table) for table in scenario.faults]
+
+
+def _fault(table: Table) -> Happening:
+    """A rule by which the brokers misbehave, from ``at`` until ``until``."""
+    at = table.take("at", reading.seconds, 0.0)
+    until = table.take("until", reading.seconds, None)
+    if until is not None and until <= at:
+        raise ScenarioError(f"{table.name('until')}: is not after its begin")
+    values = table.settings()
+    keys = {key: values[key] for key in values if key not in {"at", "until"}}
+    try:
+        Rule.from_dict(keys)
+    except FaultError as error:
+        raise ScenarioError(f"{table.place}: {error}") from None
+
+    async def act(stage: Stage) -> None:
+        brokers = stage.world.brokers
+        with brokers.process.running():
+            rule = brokers.faults.add(Rule.from_dict(keys))
+        if until is not None:
+            await asyncio.sleep(until - at)
+            with brokers.process.running():
+                brokers.faults.remove(rule.id)
+
+    return Happening(at, act)
 
 
 # -- members
@@ -69,6 +96,8 @@ def _group(table: Table, scenario: Scenario) -> str:
 
 
 _MEMBERS: Final = reading.count(1, MOST_MEMBERS)
+_SLOT: Final = _MEMBERS
+"""The number of a member, in the order in which they started."""
 
 
 def _start(table: Table, scenario: Scenario) -> Act:
@@ -83,9 +112,10 @@ def _start(table: Table, scenario: Scenario) -> Act:
 
 
 def _end(table: Table, scenario: Scenario, *, crashes: bool) -> Act:
-    """Ends members: the newest, all, or some at random."""
+    """Ends members: all, some at random, the newest, or a certain one."""
     group = _group(table, scenario)
     count = table.take("members", _MEMBERS, None)
+    number = table.take("slot", _SLOT, None)
     newest = table.take("newest", reading.flag, False)
     leaves = None if crashes else table.take("leaves", reading.flag, None)
     restart_s = table.take("restart_after_s", reading.distribution_s, None)
@@ -98,7 +128,7 @@ def _end(table: Table, scenario: Scenario, *, crashes: bool) -> Act:
 
     async def act(stage: Stage) -> None:
         fleet = stage.fleets[group]
-        slots = fleet.chosen(count, newest=newest)
+        slots = fleet.chosen(count, newest=newest, slot=number)
         await asyncio.gather(*(one(fleet, slot) for slot in slots))
 
     return act
@@ -166,11 +196,12 @@ def _scale(table: Table, scenario: Scenario) -> Act:
 def _suspend(table: Table, scenario: Scenario, *, whole: bool) -> Act:
     group = _group(table, scenario)
     count = table.take("members", _MEMBERS, None)
+    number = table.take("slot", _SLOT, None)
     length_s = table.take("seconds", reading.distribution_s)
 
     async def act(stage: Stage) -> None:
         fleet = stage.fleets[group]
-        for slot in fleet.chosen(count):
+        for slot in fleet.chosen(count, slot=number):
             seconds = length_s.draw(fleet.random)
             pod = fleet.pods[slot]
             if whole:

@@ -161,46 +161,105 @@ class Meter:
         )
 
 
-Row = tuple[str, Callable[[Measures], float], str]
+@slotted
+class Number:
+    """A number of a run.
 
-ROWS: Final[Sequence[Row]] = (
-    ("partition-seconds without a reader", lambda m: m.unread_s, ",.1f"),
-    ("seconds until stable, longest", lambda m: m.unstable_s, ",.1f"),
-    ("records processed", lambda m: m.records, ",.0f"),
-    ("records delivered again, handled before", lambda m: m.again_certain, ",.0f"),
-    ("records delivered again, perhaps handled", lambda m: m.again_possible, ",.0f"),
-    ("records skipped", lambda m: m.skipped, ",.0f"),
-    ("joins refused", lambda m: sum(m.refusals.values()), ",.0f"),
-    ("commits refused", lambda m: m.commits_refused, ",.0f"),
-    ("sessions expired", lambda m: m.expiries, ",.0f"),
-    ("  of live processes", lambda m: m.false_expiries, ",.0f"),
-    ("pods failed", lambda m: m.failed, ",.0f"),
-    ("members settled at the end", lambda m: m.settled, ",.0f"),
-    ("kB per rebalance", lambda m: _per(m, m.wire_bytes / 1000), ",.1f"),
-    ("coordinator CPU ms per rebalance", lambda m: _per(m, m.cpu_s * 1000), ",.2f"),
-)
-"""The rows of a table, with the format of their numbers."""
+    Attributes:
+        name: in files and goals.
+        title: in tables.
+        of: takes it from measures.
+        form: its format in tables.
+        is_better_less: whether less is better; None: neither is.
+    """
+
+    name: str
+    title: str
+    of: Callable[[Measures], float]
+    form: str = ",.0f"
+    is_better_less: bool | None = True
 
 
 def _per(measures: Measures, total: float) -> float:
     return total / max(1, measures.rebalance_count)
 
 
+REBALANCES: Final = Number("rebalances", "rebalances", lambda m: m.rebalance_count)
+CPU: Final = Number(
+    "cpu_ms",
+    "coordinator CPU ms per rebalance",
+    lambda m: _per(m, m.cpu_s * 1000),
+    ",.2f",
+    None,
+)
+"""The one number that depends on the machine."""
+NUMBERS: Final[Sequence[Number]] = (
+    Number(
+        "unread_s", "partition-seconds without a reader", lambda m: m.unread_s, ",.1f"
+    ),
+    Number(
+        "unstable_s", "seconds until stable, longest", lambda m: m.unstable_s, ",.1f"
+    ),
+    Number("records", "records processed", lambda m: m.records, is_better_less=None),
+    Number(
+        "again_certain",
+        "records delivered again, handled before",
+        lambda m: m.again_certain,
+    ),
+    Number(
+        "again_possible",
+        "records delivered again, perhaps handled",
+        lambda m: m.again_possible,
+    ),
+    Number("skipped", "records skipped", lambda m: m.skipped),
+    Number("refused", "joins refused", lambda m: sum(m.refusals.values())),
+    Number("commits_refused", "commits refused", lambda m: m.commits_refused),
+    Number("expiries", "sessions expired", lambda m: m.expiries),
+    Number(
+        "false_expiries",
+        "sessions of live processes expired",
+        lambda m: m.false_expiries,
+    ),
+    Number("failed", "pods failed", lambda m: m.failed),
+    Number(
+        "settled",
+        "members settled at the end",
+        lambda m: m.settled,
+        is_better_less=None,
+    ),
+    Number(
+        "wire_kb",
+        "kB per rebalance",
+        lambda m: _per(m, m.wire_bytes / 1000),
+        ",.1f",
+        None,
+    ),
+)
+"""The numbers of a run, without `REBALANCES` and `CPU`."""
+
+
 def _by_cause(cause: str, measures: Measures) -> float:
     return measures.rebalances.get(cause, 0)
 
 
+def numbers_of(runs: Sequence[Measures]) -> list[Number]:
+    """The rows of a table of runs."""
+    causes = sorted({cause for run in runs for cause in run.rebalances})
+    by_cause = [
+        Number(cause, f"  {cause}", partial(_by_cause, cause), is_better_less=None)
+        for cause in causes
+    ]
+    return [REBALANCES, *by_cause, *NUMBERS, CPU]
+
+
 def table_rows(runs: Sequence[Measures]) -> list[tuple[str, str]]:
     """A table of runs: names and values; of several runs the mean and the range."""
-    causes = sorted({cause for run in runs for cause in run.rebalances})
-    rows: list[Row] = [("rebalances", lambda m: m.rebalance_count, ",.0f")]
-    rows += [(f"  {cause}", partial(_by_cause, cause), ",.0f") for cause in causes]
     found = []
-    for name, value, form in (*rows, *ROWS):
-        values = [value(run) for run in runs]
-        shown = f"{values[0]:{form}}"
+    for each in numbers_of(runs):
+        values = [each.of(run) for run in runs]
+        shown = f"{values[0]:{each.form}}"
         if len(values) > 1:
             mean = f"{fmean(values):,.1f}"
-            shown = f"{mean}  ({min(values):{form}} to {max(values):{form}})"
-        found.append((name, shown))
+            shown = f"{mean}  ({min(values):{each.form}} to {max(values):{each.form}})"
+        found.append((each.title, shown))
     return found

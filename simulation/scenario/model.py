@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
@@ -78,6 +81,9 @@ class Scenario:
         latency: of a message, in seconds.
         topics, groups: by name.
         happenings: tables, which `happenings` reads.
+        faults: likewise.
+        values: what it was read from.
+        changes: keys that were changed, and their values.
     """
 
     name: str
@@ -89,6 +95,26 @@ class Scenario:
     topics: Mapping[str, TopicSpec]
     groups: Mapping[str, GroupSpec]
     happenings: Sequence[Table]
+    faults: Sequence[Table]
+    values: Mapping[str, Any]
+    changes: Mapping[str, str]
+
+    def changed(self, changes: Iterable[tuple[str, str]]) -> Scenario:
+        """The same scenario with other values.
+
+        Args:
+            changes: keys and values, as ``groups.billing.members`` and ``"50"``.
+
+        Raises:
+            ScenarioError: the changes have a mistake.
+        """
+        made = {**self.changes, **dict(changes)}
+        return parse(self.name, self.values, made)
+
+    def digest(self, seeds: Sequence[int]) -> str:
+        """A name for runs with these seeds that no other runs have."""
+        text = json.dumps([self.name, self.values, [*seeds]], default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def ready_scenarios() -> dict[str, str]:
@@ -127,39 +153,26 @@ def load(name: str, changes: Iterable[tuple[str, str]] = ()) -> Scenario:
         values = tomllib.loads(toml)
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"{name}: {error}") from None
-    for key, value in changes:
-        _change(values, key, value)
-    return parse(Path(name).stem, values)
+    return parse(Path(name).stem, values, dict(changes))
 
 
-def _change(values: dict[str, Any], path: str, text: str) -> None:
-    """Sets the value at a path of keys."""
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    place: Any = values
-    rest = path
-    while True:
-        key, _, after = rest.partition(".")
-        if not after:
-            break
-        place = place.setdefault(key, {})
-        rest = after
-        if not isinstance(place, dict):
-            raise ScenarioError(f"{path}: {key} is no table")
-        if key in _OPEN:
-            break
-    place[rest] = value
-
-
-def parse(name: str, values: Mapping[str, Any]) -> Scenario:
+def parse(
+    name: str, values: Mapping[str, Any], changes: Mapping[str, str] | None = None
+) -> Scenario:
     """Checks the values of a scenario.
+
+    Args:
+        name: its name.
+        values: as TOML has them.
+        changes: keys and values to change, as ``groups.billing.members`` and ``"50"``.
 
     Raises:
         ScenarioError: it has a mistake.
     """
-    root = Table("", values)
+    changed = copy.deepcopy({**values})
+    for key, value in (changes or {}).items():
+        _change(changed, key, value)
+    root = Table("", changed)
     brokers, network = root.table("brokers"), root.table("network")
     topics = {name: _topic(name, t) for name, t in root.table("topics").named().items()}
     groups = {
@@ -183,10 +196,34 @@ def parse(name: str, values: Mapping[str, Any]) -> Scenario:
         topics,
         groups,
         root.tables("happenings"),
+        root.tables("faults"),
+        changed,
+        changes or {},
     )
     for table in (root, brokers, network):
         table.close()
     return scenario
+
+
+def _change(values: dict[str, Any], path: str, text: str) -> None:
+    """Sets the value at a path of keys."""
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    place: Any = values
+    rest = path
+    while True:
+        key, _, after = rest.partition(".")
+        if not after:
+            break
+        place = place.setdefault(key, {})
+        rest = after
+        if not isinstance(place, dict):
+            raise ScenarioError(f"{path}: {key} is no table")
+        if key in _OPEN:
+            break
+    place[rest] = value
 
 
 def _topic(name: str, table: Table) -> TopicSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -46,14 +47,13 @@ class Play:
             scenario.config,
             nodes=scenario.nodes,
             latency=scenario.latency,
-            labels={"scenario": scenario.name, "seed": str(seed)},
+            labels=labels_of(scenario, seed),
+            run=str(uuid.UUID(scenario.digest([seed]), version=4)),
+            listener=listener,
         )
         self._scenario = scenario
         self._meter = Meter(self.world)
-        events = self.world.brokers.events
-        events.listen(self._meter.add)
-        if listener is not None:
-            events.listen(listener)
+        self.world.brokers.events.listen(self._meter.add)
         for topic in scenario.topics.values():
             self.world.brokers.create_topic(topic.name, topic.partitions, topic.rate)
         self.fleets = {
@@ -90,6 +90,11 @@ class Play:
     def measures(self) -> Measures:
         """The measures of the whole run; once all steps are done."""
         return self._meter.measures()
+
+
+def labels_of(scenario: Scenario, seed: int) -> dict[str, str]:
+    """The labels of a run: its scenario, its seed, and what was changed."""
+    return {**scenario.changes, "scenario": scenario.name, "seed": str(seed)}
 
 
 async def _happen(happening: Happening, stage: Stage) -> None:

@@ -170,3 +170,13 @@ def distribution_ms(value: Any) -> Distribution:
 def distribution_s(value: Any) -> Distribution:
     """A distribution of seconds."""
     return read(value)
+
+
+def seeds(value: Any) -> range:
+    """The seeds of a range such as ``"0..99"``, both ends included."""
+    first, dots, last = value.partition("..") if isinstance(value, str) else ("",) * 3
+    if not dots or not first.isdecimal() or not last.isdecimal():
+        raise _refused(value, "A..B, such as 0..9")
+    if int(first) > int(last):
+        raise ValueError(f"{value!r}: begins behind its end")
+    return range(int(first), int(last) + 1)

@@ -12,6 +12,9 @@ from kohort.broker.cluster.cluster import Cluster, ClusterError, Node
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection
 from kohort.broker.events.bus import Events
+from kohort.broker.events.seen import Seen
+from kohort.broker.faults.connection import faulty_class
+from kohort.broker.faults.plan import Faults
 from kohort.broker.ids import Ids
 from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import Pace, finish
@@ -110,12 +113,15 @@ class Brokers:
         config: Kafka's configuration keys and their values.
         nodes: the number of nodes.
         labels: labels of the run in its events.
+        run: its id there; None: one by the seed.
+        listener: called with each event, as it is published.
 
     Attributes:
         process: the process of all nodes.
         cluster: the cluster's state.
         events: the stream of events, with accounts.
         costs: what the coordinators have cost so far.
+        faults: rules by which they misbehave; see `Faults`.
 
     Raises:
         ConfigError: an unknown key or an invalid value.
@@ -128,13 +134,20 @@ class Brokers:
         config: Mapping[str, object],
         nodes: int,
         labels: Mapping[str, str],
+        run: str | None = None,
+        listener: Callable[[Seen], object] | None = None,
     ) -> None:
         random = scheduler.random("brokers")
         self.process = process = Process(scheduler, "brokers")
         self.costs = Costs()
         self.events = Events(labels, wall=lambda: ns(scheduler.now))
-        self.events.begin(str(uuid.UUID(int=random.getrandbits(128), version=4)))
+        own = uuid.UUID(int=random.getrandbits(128), version=4)
+        self.events.begin(run or str(own))
+        if listener is not None:
+            self.events.listen(listener)
         self._connections: dict[int, set[Connection]] = {}
+        self.faults = Faults(scheduler.random("faults").getrandbits(_ID_BITS))
+        self._faulty_class = faulty_class(self.faults, _Connection)
         with process.running():
             self.cluster = _Cluster(
                 scheduler,
@@ -148,6 +161,8 @@ class Brokers:
             self.events.watch(sources_of(self.cluster), is_empty=True)
             self.events.hold_accounts()
             self.cluster.load_coordinators()
+            self.faults.bind(self.cluster, self.events)
+            self.faults.changed = self._faults_changed
             interval_ms = self.cluster.config["log.flush.interval.ms"]
             self._flush_s = FLUSH_S if interval_ms is None else interval_ms / 1000
             self._flush()
@@ -168,9 +183,21 @@ class Brokers:
                 return None
             with self.process.running():
                 connection = _Connection(node, self._connections[node.id])
+                self._ask_for_faults(connection)
             return self.process, connection
 
         return accept
+
+    def _ask_for_faults(self, connection: Connection) -> None:
+        """Puts a connection under the rules, while there are any."""
+        if self.faults.is_active:
+            connection.__class__ = self._faulty_class
+
+    def _faults_changed(self) -> None:
+        for node_id in self._connections:
+            for connection in self._in_order(node_id):
+                self._ask_for_faults(connection)
+                connection.faults_changed()
 
     def _open(self, node: Node) -> None:
         node.is_open = True

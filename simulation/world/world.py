@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kohort.broker.events.seen import Seen
 from kohort.simulation.world.brokers import Brokers
 from kohort.simulation.world.network import Network
 from kohort.simulation.world.pod import Application, Pod
@@ -29,6 +30,8 @@ class World:
         nodes: the number of nodes.
         latency: of a message on the network, in seconds.
         labels: labels of the run in its events.
+        run: id of the run in its events; None: one by the seed.
+        listener: called with each event, as it is published.
 
     Attributes:
         scheduler: the time.
@@ -47,12 +50,20 @@ class World:
         nodes: int = 1,
         latency: Distribution | None = None,
         labels: Mapping[str, str] | None = None,
+        run: str | None = None,
+        listener: Callable[[Seen], object] | None = None,
     ) -> None:
         self.scheduler = Scheduler(seed)
         latency = constant(LATENCY_S) if latency is None else latency
         self.network = Network(self.scheduler, latency)
         self.brokers = Brokers(
-            self.scheduler, self.network, config or {}, nodes, labels or {}
+            self.scheduler,
+            self.network,
+            config or {},
+            nodes,
+            labels or {},
+            run,
+            listener,
         )
         self.director = Process(self.scheduler, "director")
         self.pods: dict[str, Pod] = {}

@@ -14,6 +14,7 @@ from kohort.broker.config import Config
 from kohort.broker.faults.plan import parse_plan
 from kohort.simulation.scenario import happenings
 from kohort.simulation.scenario.model import parse
+from kohort.simulation.sweep import grid as sweep
 
 RUN: Final = {"console", "python", "sh"}
 READ: Final = {"json", "toml", "yaml"}
@@ -45,6 +46,8 @@ def test_data(block: Block, tmp_path: Path) -> None:
         assert json.loads(block.text)
     elif "[[fault]]" in block.text:
         parse_plan(tomllib.loads(block.text))
+    elif "[grid]" in block.text:
+        assert sweep.parse("sweep", tomllib.loads(block.text), tmp_path).goals
     elif "[groups." in block.text:
         happenings.read(parse("scenario", tomllib.loads(block.text)))
     else:

@@ -52,7 +52,7 @@ def test_it_prints_a_table_and_writes_events(small: str, tmp_path: Path) -> None
 
 
 def test_several_seeds(small: str, tmp_path: Path) -> None:
-    """A run for each; the table has the range of each measure."""
+    """A run for each, in processes; the table has the range of each measure."""
     out = tmp_path / "runs"
     done = simulate(
         small, "--seeds", "0..1", "--set", "duration=30s", "--out", str(out)
@@ -60,7 +60,7 @@ def test_several_seeds(small: str, tmp_path: Path) -> None:
     assert not done.exit_code, done.output
     assert "2 runs" in done.output
     assert "(1 to 1)" in done.output
-    assert sorted(path.name for path in out.iterdir()) == [
+    assert sorted(path.name for path in out.glob("small*")) == [
         "small-0.json",
         "small-0.jsonl",
         "small-1.json",
@@ -68,11 +68,41 @@ def test_several_seeds(small: str, tmp_path: Path) -> None:
     ]
 
 
+def test_two_scenarios_are_compared(small: str, tmp_path: Path) -> None:
+    """Their runs in pairs; their files in two folders."""
+    out = tmp_path / "runs"
+    changes = ("--set", "duration=20s", "--against", "groups.billing.members=2")
+    done = simulate(small, *changes, "--seeds", "0..0", "--out", str(out))
+    assert not done.exit_code, done.output
+    assert "second: groups.billing.members=2" in done.output
+    assert "members settled at the end                  3.0     2.0        -1.0" in (
+        done.output
+    )
+    assert "too few seeds" in done.output
+    assert (out / "first/small-0.jsonl").exists()
+    assert (out / "second/small-0.jsonl").exists()
+
+
+def test_a_recorded_group_is_played(small: str, tmp_path: Path) -> None:
+    """Or its scenario is printed."""
+    simulate(small, "--set", "duration=20s", "--out", str(tmp_path))
+    events = str(tmp_path / "small-1.jsonl")
+    printed = simulate("--from", events, "--print")
+    assert "[groups.billing]\nmembers = 3\n" in printed.output
+    played = simulate("--from", events, "--set", "duration=5s")
+    assert "The group billing, as it was recorded: 1 run" in played.output
+    wrong = simulate("--from", events, "--group", "orders")
+    assert "no member of orders joined" in wrong.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((), "SCENARIO is missing"),
         (("nothing",), "ready scenarios are cold-start"),
+        (("cold-start", "--from", "x"), "give one of SCENARIO, --from, --compare"),
+        (("cold-start", "--group", "x"), "--group is an option of --from"),
+        (("--compare", "a", "b", "--against", "c=d"), "exclude each other"),
         (("cold-start", "--seeds", "9..3"), "begins behind its end"),
         (("cold-start", "--seeds", "some"), "must be A..B"),
         (("cold-start", "--set", "duration"), "must be KEY=VALUE"),

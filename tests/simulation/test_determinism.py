@@ -66,6 +66,12 @@ at = 120
 do = "grow"
 topic = "bills"
 partitions = 9
+[[faults]]
+at = 100
+until = 110
+api = ["Heartbeat", "OffsetCommit"]
+probability = 0.3
+error = "NOT_COORDINATOR"
 """
 """All protocols, and what depends on the order of things."""
 

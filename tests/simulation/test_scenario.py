@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kohort.broker.events.seen import Seen
 from kohort.simulation.scenario import happenings
 from kohort.simulation.scenario.measures import Measures, table_rows
 from kohort.simulation.scenario.model import load, parse, ready_scenarios
@@ -61,6 +64,12 @@ def test_the_ready_scenarios_are_valid() -> None:
         (("happenings", "[{at = 5, do = 'roll', pods = 1}]"), "happenings[1].pods: is"),
         (("happenings", "[{at = 5, do = 'stop-node', node = 2}]"), "node: 2: must be"),
         (("duration.x", "1"), "duration.x: duration is no table"),
+        (
+            ("faults", "[{api = 'Join', error = 'NONE'}]"),
+            "faults[1]: api: there is no 'Join'; did",
+        ),
+        (("faults", "[{api = 'Fetch'}]"), "faults[1]: a rule needs an effect"),
+        (("faults", "[{at = 2, until = 1}]"), "faults[1].until: is not after its beg"),
     ],
 )
 def test_a_mistake_names_its_place(
@@ -76,7 +85,7 @@ def test_a_mistake_names_its_place(
 
 def test_an_unknown_scenario_lists_the_ready_ones() -> None:
     """A name that is neither a ready one nor a file."""
-    with pytest.raises(ScenarioError, match="cold-start, rolling-deployment"):
+    with pytest.raises(ScenarioError, match="ready scenarios are cold-start, commits-"):
         load("warm-start")
 
 
@@ -188,6 +197,30 @@ def test_other_happenings() -> None:
             "happenings = [{at = 1, do = 'stop-node', node = 2},"
             "{at = 2, do = 'crash-node', node = 2}]\n" + nodes
         )
+
+
+def test_brokers_misbehave_by_rules() -> None:
+    """From one time to another; afterwards connections are as before."""
+    rules = """
+    faults = [
+        {at = "20s", until = "50s", black_hole = true, client_id = "billing-1"},
+        {at = "20s", until = "40s", api = "OffsetCommit", error = "NOT_COORDINATOR"},
+    ]
+    """
+    scenario = parse("small", tomllib.loads(rules + SMALL))
+    strikes: list[str] = []
+
+    def listen(seen: Seen) -> None:
+        if seen.notice.kind == "fault_struck":
+            event: Mapping[str, Any] = seen.event
+            strikes.append(event["fault"])
+
+    play = Play(scenario, 1, listen)
+    measures = play.run()
+    assert {"fault 1", "fault 2"} == {*strikes}
+    assert measures.expiries == measures.false_expiries == 1
+    assert measures.settled == 3
+    assert not play.world.brokers.faults.rules
 
 
 def test_a_table_of_several_runs_has_means_and_ranges() -> None:
