@@ -29,6 +29,7 @@ class Play:
     Attributes:
         world: the world.
         fleets: the pods of each group.
+        acts: the starts of members, and the happenings.
 
     Raises:
         ScenarioError: a happening has a mistake.
@@ -48,6 +49,7 @@ class Play:
             latency=scenario.latency,
             labels={"scenario": scenario.name, "seed": str(seed)},
         )
+        self.acts: list[asyncio.Task[None]] = []
         self._scenario = scenario
         self._meter = Meter(self.world)
         events = self.world.brokers.events
@@ -61,9 +63,10 @@ class Play:
         }
         stage = Stage(self.world, self.fleets)
         for fleet in self.fleets.values():
-            self.world.director.spawn(fleet.start_many(fleet.spec.members))
+            start = fleet.start_many(fleet.spec.members)
+            self.acts.append(self.world.director.spawn(start))
         for happening in acts:
-            self.world.director.spawn(_happen(happening, stage))
+            self.acts.append(self.world.director.spawn(_happen(happening, stage)))
 
     def steps(self) -> Iterator[float]:
         """Lets time pass, in steps; yields the seconds since the start.
