@@ -95,14 +95,17 @@ class _Driver(GroupDriver):
 
     def submit(self, event: Any) -> None:
         """See `Driver.submit`."""
+        self._is_late |= self._depth > 0
+        self._guarded(self._submit, event)
+
+    def _submit(self, event: Any) -> None:
         token = getattr(event, "token", None)
         if token is not None:
             is_valid = not isinstance(event, CommitOffsets) or _may_commit(
                 self.coordinator.groups.get(event.group_id), event
             )
             self._asked[token] = self._clock.now(), event, is_valid
-        self._is_late |= self._depth > 0
-        self._guarded(super().submit, event)
+        super().submit(event)
 
     def flush(self) -> None:
         """See `Driver.flush`."""
@@ -170,11 +173,10 @@ class _Driver(GroupDriver):
                 f"no commit of a fenced member is accepted, as that of "
                 f"{event.client.id} in generation {event.generation_id}",
             )
-        elif isinstance(result, JoinResult) and not result.error_code:
-            if result.leader == result.member_id:
-                name = event.group_instance_id or result.member_id
-                generation_id = result.generation_id
-                self._invariants.check_leader(event.group_id, generation_id, name)
+        elif isinstance(result, JoinResult) and result.member_id == result.leader != "":
+            name = event.group_instance_id or result.member_id
+            generation_id = result.generation_id
+            self._invariants.check_leader(event.group_id, generation_id, name)
 
     # -- checks
 
@@ -238,7 +240,7 @@ def _may_commit(group: Group | None, event: CommitOffsets) -> bool:
     if member is None:
         return False
     instance = event.group_instance_id
-    if instance is not None and member.identity.instance != instance:
+    if instance is not None and member.identity.group_instance_id != instance:
         return False
     if not isinstance(group, ConsumerGroup):
         return event.generation_id == group.generation_id

@@ -86,7 +86,7 @@ def _settings(random: Random, protocol: str) -> Values:
         "metadata.max.age.ms": random.choice([2000, 6000]),
         "request.timeout.ms": random.choice([3000, 6000]),
         "auto.commit.interval.ms": random.choice([500, 2000, 5000]),
-        "max.poll.records": random.choice([1, 5, 500]),
+        "max.poll.records": random.choice([1, 5, 50]),
     }
     if protocol != "consumer":
         settings["session.timeout.ms"] = random.choice([3000, 6000, 9000])
@@ -100,7 +100,7 @@ def _group(random: Random, protocol: str, settings: Values) -> Values:
         "protocol": protocol,
         "static": random.random() < 0.35,
         "commits": random.choice(["auto", "sync", "async"]),
-        "record_ms": random.choice([0, 5, {"exponential": 50}]),
+        "record_ms": random.choice([0, 5, {"exponential": 20}]),
         "start_every_ms": random.choice([0, 0, 300, {"exponential": 2000}]),
         "settings": settings,
     }

@@ -1,0 +1,185 @@
+"""Reduces a scenario that fails to the smallest one that fails in the same way.
+
+Values are those of its TOML file. Candidates are tried from the coarse to the fine, and
+from the start again when one of them fails:
+
+1. without some happenings, a group, a topic;
+2. with fewer members, partitions and nodes;
+3. without keys that have a default;
+4. with a shorter duration, and rounder times.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kohort.simulation.checking.run import Finding, check
+from kohort.simulation.scenario.model import parse
+from kohort.simulation.scenario.reading import ScenarioError
+
+Values = dict[str, Any]
+
+_DISTRIBUTION: Final = {"uniform", "exponential", "median", "p99"}
+_NEEDED: Final = {"at", "do", "members", "partitions", "group", "topic"}
+"""Keys that are not left out."""
+_TIMES: Final = {"at", "seconds", "every"}
+
+
+def find(name: str, values: Values, seed: int) -> Finding | None:
+    """Plays a scenario with all checks; None also if its values have a mistake."""
+    try:
+        return check(parse(name, values), seed)
+    except ScenarioError:
+        return None
+
+
+def shrink(
+    name: str, values: Values, found: Finding, seconds: float
+) -> tuple[Values, Finding]:
+    """Reduces a scenario that fails.
+
+    Args:
+        name: of the scenario.
+        values: of its file.
+        found: how it fails.
+        seconds: CPU time after which no more candidates are tried.
+
+    Returns:
+        The smallest values that were found, and how they fail.
+    """
+    until = time.process_time() + seconds
+    kind = kind_of(found)
+    is_smaller = True
+    while is_smaller:
+        is_smaller = False
+        for candidate in _smaller(values, found):
+            if time.process_time() > until:
+                return values, found
+            again = find(name, candidate, found.seed)
+            if again is not None and kind_of(again) == kind:
+                values, found = candidate, again
+                is_smaller = True
+                break
+    return values, found
+
+
+def kind_of(found: Finding) -> str:
+    """The invariant that is violated, without names and numbers."""
+    return re.sub(r"[\d.]+", "", found.words.partition(",")[0])
+
+
+# -- candidates
+
+
+def _smaller(values: Values, found: Finding) -> Iterator[Values]:
+    """Yields changed copies, the smallest first."""
+    rows = values.get("happenings", [])
+    count = len(rows)
+    while count:
+        for start in range(0, len(rows), count):
+            yield values | {"happenings": rows[:start] + rows[start + count :]}
+        count //= 2
+    for name in ("groups", "topics"):
+        for key in values.get(name, {}):
+            if len(values[name]) > 1:
+                yield _changed(values, (name, key))
+    for path in [*_paths(values)]:
+        if path[-1] in {"members", "partitions", "nodes"}:
+            number = _at(values, path)
+            for fewer in dict.fromkeys((1, number // 2, number - 1)):
+                if 0 < fewer < number:
+                    yield _changed(values, path, fewer)
+    for path in [*_paths(values)]:
+        is_kept = path[-1] in _NEEDED or len(path) == 1
+        if not is_kept and path[:1] != ("topics",):
+            yield _changed(values, path)
+    yield from _shorter(values, found)
+
+
+def _shorter(values: Values, found: Finding) -> Iterator[Values]:
+    duration = math.ceil(found.at) + 1
+    if duration < values["duration"]:
+        yield values | {"duration": duration}
+    for path in [*_paths(values)]:
+        if path[-1] in _TIMES and path[0] == "happenings":
+            number = _at(values, path)
+            if not isinstance(number, int | float):
+                continue
+            for unit in (10, 5, 1):
+                rounder = round(number / unit) * unit
+                if rounder and rounder != number and (number % unit or unit == 1):
+                    yield _changed(values, path, rounder)
+
+
+def _paths(values: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yields the paths of all keys."""
+    rows = values.items() if isinstance(values, Mapping) else enumerate(values)
+    for key, value in rows:
+        if isinstance(key, str):
+            yield (*path, key)
+        is_inside = isinstance(value, Mapping) and not value.keys() & _DISTRIBUTION
+        if is_inside or key == "happenings":
+            yield from _paths(value, (*path, key))
+
+
+def _at(values: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        values = values[key]
+    return values
+
+
+def _changed(values: Values, path: tuple[Any, ...], value: object = None) -> Values:
+    """A copy with another value; without the key, if there is none."""
+    changed = copy.deepcopy(values)
+    place = _at(changed, path[:-1])
+    if value is None:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return changed
+
+
+# -- TOML
+
+
+def toml_of(values: Values) -> str:
+    """The file of a scenario."""
+    return "\n".join(_lines(values, "")) + "\n"
+
+
+def _lines(table: Mapping[str, Any], place: str) -> Iterator[str]:
+    tables = {k: v for k, v in table.items() if _is_table(v)}
+    for key, value in table.items():
+        if key not in tables and key != "happenings":
+            yield f"{_key(key)} = {_inline(value)}"
+    for key, value in tables.items():
+        name = f"{place}{_key(key)}"
+        yield f"[{name}]"
+        yield from _lines(value, f"{name}.")
+    for row in table.get("happenings", ()):
+        yield "[[happenings]]"
+        for key, value in row.items():
+            yield f"{_key(key)} = {_inline(value)}"
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping) and not value.keys() & _DISTRIBUTION
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[\w-]+", key) else json.dumps(key)
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, Mapping):
+        rows = (f"{_key(key)} = {_inline(each)}" for key, each in value.items())
+        return f"{{ {', '.join(rows)} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_inline, value))}]"
+    return json.dumps(value, ensure_ascii=False)
