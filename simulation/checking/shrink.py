@@ -183,3 +183,18 @@ def _inline(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_inline, value))}]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def report(name: str, values: Values, found: Finding, seconds: float) -> str:
+    """A violation, the smallest scenario that has it, and the command that replays it.
+
+    Args:
+        name, values, found, seconds: see `shrink`.
+    """
+    smallest, found = shrink(name, values, found, seconds)
+    file = f"{name}-{found.seed}.toml"
+    return (
+        f"violated at {found.at:.3f} s: {found.words}\n\n"
+        f"cat > {file} <<'END'\n{toml_of(smallest)}END\n"
+        f"kohort simulate {file} --seed {found.seed} --check"
+    )
