@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kohort.simulation.scenario.measures import Measures
     from kohort.simulation.scenario.model import Scenario
     from kohort.simulation.scenario.play import Play
+
+_SHRINK_S: Final = 120.0
+"""CPU time for the reduction of a scenario."""
 
 
 def _read_seeds(
@@ -59,11 +62,19 @@ def _read_seeds(
     help="Writes the events of each run there, as SCENARIO-SEED.jsonl, and its"
     " measures, as SCENARIO-SEED.json.",
 )
+@click.option(
+    "--check",
+    "checks",
+    is_flag=True,
+    help="Checks invariants after each event, and prints no measures. A run that"
+    " violates one is reduced to the smallest scenario that still does.",
+)
 @click.option("--list", "lists", is_flag=True, help="Lists the ready scenarios.")
 @examples(
     "kohort simulate --list",
     "kohort simulate rolling-deployment --seed 7 --out runs",
     "kohort simulate cold-start --seeds 0..9 --set groups.billing.members=50",
+    "kohort simulate my.toml --seeds 0..99 --check",
     "kohort why billing --events runs/rolling-deployment-7.jsonl",
 )
 def simulate(
@@ -73,6 +84,7 @@ def simulate(
     seeds: range | None,
     changes: tuple[str, ...],
     out: Path | None,
+    checks: bool,
     lists: bool,
 ) -> None:
     """Plays a scenario on virtual time, and measures it.
@@ -93,6 +105,9 @@ def simulate(
     try:
         loaded = load(scenario, parse_pairs("--set", changes))
         with _quiet():
+            if checks:
+                _check(loaded, [seed] if seeds is None else seeds)
+                return
             runs = [*_runs(loaded, [seed] if seeds is None else seeds, out)]
     except ScenarioError as error:
         fail(str(error), 2)
@@ -117,6 +132,20 @@ def _quiet() -> Iterator[None]:
     finally:
         clients.setLevel(before)
         telemetry.set_level(None, level)
+
+
+def _check(scenario: Scenario, seeds: range | list[int]) -> None:
+    """Plays each seed with all checks, up to the first violation."""
+    from kohort.control.terminal import counted
+    from kohort.simulation.checking.run import check
+    from kohort.simulation.checking.shrink import report
+
+    for seed in seeds:
+        found = check(scenario, seed)
+        if found is not None:
+            click.echo(report(scenario.name, scenario.values, found, _SHRINK_S))
+            fail(f"seed {seed} violates an invariant", 1)
+    click.echo(f"{scenario.title}: no violation in {counted(len(seeds), 'run')}")
 
 
 def _list() -> None:

@@ -12,7 +12,6 @@ from the start again when one of them fails:
 from __future__ import annotations
 
 import copy
-import json
 import math
 import re
 import time
@@ -20,12 +19,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kohort.simulation.checking.run import Finding, check
+from kohort.simulation.scenario import reading
 from kohort.simulation.scenario.model import parse
 from kohort.simulation.scenario.reading import ScenarioError
+from kohort.simulation.scenario.toml import is_distribution, toml_of
 
 Values = dict[str, Any]
 
-_DISTRIBUTION: Final = {"uniform", "exponential", "median", "p99"}
 _NEEDED: Final = {"at", "do", "members", "partitions", "group", "topic"}
 """Keys that are not left out."""
 _TIMES: Final = {"at", "seconds", "every"}
@@ -79,32 +79,43 @@ def kind_of(found: Finding) -> str:
 
 def _smaller(values: Values, found: Finding) -> Iterator[Values]:
     """Yields changed copies, the smallest first."""
+    yield from _calmer(values)
+    for name in ("groups", "topics"):
+        for key in values.get(name, {}):
+            if len(values[name]) > 1:
+                yield _changed(values, (name, key))
+    yield from _fewer(values)
+    for path in [*_paths(values)]:
+        is_kept = path[-1] in _NEEDED or len(path) == 1
+        if not is_kept and path[0] != "topics":
+            yield _changed(values, path)
+    yield from _shorter(values, found)
+
+
+def _calmer(values: Values) -> Iterator[Values]:
+    """Leaves out happenings: all, halves, quarters, each of them."""
     rows = values.get("happenings", [])
     count = len(rows)
     while count:
         for start in range(0, len(rows), count):
             yield values | {"happenings": rows[:start] + rows[start + count :]}
         count //= 2
-    for name in ("groups", "topics"):
-        for key in values.get(name, {}):
-            if len(values[name]) > 1:
-                yield _changed(values, (name, key))
+
+
+def _fewer(values: Values) -> Iterator[Values]:
+    """Takes fewer members, partitions, nodes: one, half as many, one less."""
     for path in [*_paths(values)]:
         if path[-1] in {"members", "partitions", "nodes"}:
             number = _at(values, path)
             for fewer in dict.fromkeys((1, number // 2, number - 1)):
                 if 0 < fewer < number:
                     yield _changed(values, path, fewer)
-    for path in [*_paths(values)]:
-        is_kept = path[-1] in _NEEDED or len(path) == 1
-        if not is_kept and path[:1] != ("topics",):
-            yield _changed(values, path)
-    yield from _shorter(values, found)
 
 
 def _shorter(values: Values, found: Finding) -> Iterator[Values]:
+    """Ends behind the violation, and takes rounder times."""
     duration = math.ceil(found.at) + 1
-    if duration < values["duration"]:
+    if duration < reading.seconds(values["duration"]):
         yield values | {"duration": duration}
     for path in [*_paths(values)]:
         if path[-1] in _TIMES and path[0] == "happenings":
@@ -123,7 +134,7 @@ def _paths(values: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
     for key, value in rows:
         if isinstance(key, str):
             yield (*path, key)
-        is_inside = isinstance(value, Mapping) and not value.keys() & _DISTRIBUTION
+        is_inside = isinstance(value, Mapping) and not is_distribution(str(key))
         if is_inside or key == "happenings":
             yield from _paths(value, (*path, key))
 
@@ -145,51 +156,14 @@ def _changed(values: Values, path: tuple[Any, ...], value: object = None) -> Val
     return changed
 
 
-# -- TOML
-
-
-def toml_of(values: Values) -> str:
-    """The file of a scenario."""
-    return "\n".join(_lines(values, "")) + "\n"
-
-
-def _lines(table: Mapping[str, Any], place: str) -> Iterator[str]:
-    tables = {k: v for k, v in table.items() if _is_table(v)}
-    for key, value in table.items():
-        if key not in tables and key != "happenings":
-            yield f"{_key(key)} = {_inline(value)}"
-    for key, value in tables.items():
-        name = f"{place}{_key(key)}"
-        yield f"[{name}]"
-        yield from _lines(value, f"{name}.")
-    for row in table.get("happenings", ()):
-        yield "[[happenings]]"
-        for key, value in row.items():
-            yield f"{_key(key)} = {_inline(value)}"
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, Mapping) and not value.keys() & _DISTRIBUTION
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[\w-]+", key) else json.dumps(key)
-
-
-def _inline(value: Any) -> str:
-    if isinstance(value, Mapping):
-        rows = (f"{_key(key)} = {_inline(each)}" for key, each in value.items())
-        return f"{{ {', '.join(rows)} }}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_inline, value))}]"
-    return json.dumps(value, ensure_ascii=False)
-
-
 def report(name: str, values: Values, found: Finding, seconds: float) -> str:
     """A violation, the smallest scenario that has it, and the command that replays it.
 
     Args:
-        name, values, found, seconds: see `shrink`.
+        name: of the scenario.
+        values: of its file.
+        found: the violation.
+        seconds: CPU time of the reduction.
     """
     smallest, found = shrink(name, values, found, seconds)
     file = f"{name}-{found.seed}.toml"

@@ -78,6 +78,7 @@ class Scenario:
         latency: of a message, in seconds.
         topics, groups: by name.
         happenings: tables, which `happenings` reads.
+        values: what it was read from.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Scenario:
     topics: Mapping[str, TopicSpec]
     groups: Mapping[str, GroupSpec]
     happenings: Sequence[Table]
+    values: Mapping[str, Any]
 
 
 def ready_scenarios() -> dict[str, str]:
@@ -183,6 +185,7 @@ def parse(name: str, values: Mapping[str, Any]) -> Scenario:
         topics,
         groups,
         root.tables("happenings"),
+        values,
     )
     for table in (root, brokers, network):
         table.close()

@@ -65,7 +65,7 @@ def swarm(first: int, most: int | None, seconds: float) -> tuple[int, Finding | 
         # A few tasks at a time: the pool would take all of them at once.
         waiting = [
             pool.apply_async(played, (seeds,))
-            for _, seeds in zip(range(2 * cores), tasks)
+            for _, seeds in zip(range(2 * cores), tasks, strict=False)
         ]
         while waiting:
             number, found = waiting.pop(0).get()

@@ -46,7 +46,7 @@ def early_owners() -> _Change:
 
 def lost_member() -> _Change:
     """A group's record lacks its last member."""
-    make = group_records._group_value
+    make: Any = vars(group_records)["_group_value"]
 
     def fewer(record: Any) -> Any:
         return make(replace(record, members=record.members[:-1]))

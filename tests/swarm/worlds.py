@@ -35,7 +35,7 @@ def world(seed: int) -> Values:
     topics = {
         name: {
             "partitions": random.randint(1, 12),
-            "rate": random.choice([0.05, 0.2, 1.0]),
+            "rate": random.choice([0.05, 0.2, 0.5]),
         }
         for name in ["t", "u"][: random.choice([1, 1, 1, 2])]
     }
@@ -52,7 +52,7 @@ def world(seed: int) -> Values:
     return values
 
 
-_LATENCIES: Final = [0.5, 0.5, {"median": 1, "p99": 20}, {"uniform": [1, 150]}]
+_LATENCIES: Final = [0.5, 0.5, {"median": 1, "p99": 20}, {"uniform": [1, 60]}]
 
 
 def _config(random: Random) -> Values:
@@ -114,34 +114,14 @@ def _row(random: Random, values: Values) -> list[Values]:
     verb = random.choice(_VERBS)
     row: Values = {"at": round(random.uniform(BEGIN_S, END_S), 2), "do": verb}
     length = round(random.uniform(0.1, LONGEST_S), 2)
-    members = random.randint(1, 3)
-    nodes = values["brokers"]["nodes"]
     if verb in {"stop-node", "crash-node"}:
-        row["node"] = random.randint(1, nodes)
+        row["node"] = random.randint(1, values["brokers"]["nodes"])
         if verb == "crash-node":
             row["power"] = random.random() < 0.7
         back = {"at": round(row["at"] + length, 2), "do": "start-node"}
         return [row, back | {"node": row["node"]}]
-    if verb == "move-coordinator":
-        row["node"] = random.randint(1, nodes)
-    elif verb == "grow":
-        name = random.choice([*values["topics"]])
-        before = values["topics"][name]["partitions"]
-        row |= {"topic": name, "partitions": before + random.randint(1, 4)}
-    elif verb == "roll":
-        row |= {"at_once": random.choice([0, 1, 2]), "ready_timeout": 5}
-        row["down_s"] = {"uniform": [0, random.choice([0.5, 8])]}
-        row["identity"] = random.choice(["same", "new"])
-    elif verb == "scale":
-        row |= {"step": random.choice([-2, -1, 1, 2]), "every": 4, "times": 2}
-    elif verb == "start":
-        row["members"] = min(members, 2)
-    elif verb != "slow" and random.random() < 0.8:
-        row["members"] = members
-    if verb in {"stop", "crash"} and random.random() < 0.7:
-        row["restart_after_s"] = {"uniform": [0, length]}
-    if verb == "stop" and random.random() < 0.4:
-        row["leaves"] = random.random() < 0.5
+    _about_brokers(random, row, values)
+    _about_members(random, row, length)
     if verb in {"pause", "stall", "cut", "slow"}:
         row["seconds"] = length
     if verb == "slow":
@@ -149,6 +129,35 @@ def _row(random: Random, values: Values) -> list[Values]:
     return [row]
 
 
+def _about_brokers(random: Random, row: Values, values: Values) -> None:
+    if row["do"] == "move-coordinator":
+        row["node"] = random.randint(1, values["brokers"]["nodes"])
+    elif row["do"] == "grow":
+        name = random.choice([*values["topics"]])
+        before = values["topics"][name]["partitions"]
+        row |= {"topic": name, "partitions": before + random.randint(1, 4)}
+
+
+def _about_members(random: Random, row: Values, length: float) -> None:
+    verb, members = row["do"], random.randint(1, 3)
+    if verb == "roll":
+        row |= {"at_once": random.choice([0, 1, 2]), "ready_timeout": 5}
+        row["down_s"] = {"uniform": [0, random.choice([0.5, 8])]}
+        row["identity"] = random.choice(["same", "new"])
+    elif verb == "scale":
+        row |= {"step": random.choice([-2, -1, 1, 2]), "every": 4, "times": 2}
+    elif verb == "start":
+        row["members"] = min(members, 2)
+    elif verb in _SOME and random.random() < 0.8:
+        row["members"] = members
+    if verb in {"stop", "crash"} and random.random() < 0.7:
+        row["restart_after_s"] = {"uniform": [0, length]}
+    if verb == "stop" and random.random() < 0.4:
+        row["leaves"] = random.random() < 0.5
+
+
+_SOME: Final = {"stop", "crash", "pause", "stall", "cut", "disconnect"}
+"""Happenings of some members, or of all."""
 _VERBS: Final = [
     *("start", "stop", "crash", "roll", "scale", "pause", "pause", "stall", "grow"),
     *("stop-node", "crash-node", "crash-node", "move-coordinator", "cut", "cut"),
