@@ -17,10 +17,10 @@ from kohort.broker.coordinator.effects import (
 )
 from kohort.broker.coordinator.events import CommitOffsets
 from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.load import Loading
 from kohort.broker.log.partition import Partition
 from kohort.broker.notice import Notice
 from kohort.broker.runtime.effects import Effect, Reply
+from kohort.broker.runtime.machine import Loading
 from kohort.broker.shards.group_driver import GroupDriver
 from kohort.broker.shards.group_records import Decoder
 from kohort.broker.shards.group_shard import GroupShard
@@ -234,7 +234,7 @@ class _Driver(GroupDriver):
 
 def _may_commit(group: Group | None, event: CommitOffsets) -> bool:
     """Returns whether a commit is one of a member of the present generation."""
-    member = None if group is None else group.members.get(event.member_id)
+    member: Any = None if group is None else group.members.get(event.member_id)
     if group is None or not group.members:
         return event.generation_id < 0
     if member is None:

@@ -10,7 +10,7 @@ from kohort.broker.coordinator.group import Group
 from kohort.client.offsets import TopicPartition
 from kohort.simulation.checking.violation import ViolationError
 from kohort.simulation.world.pod import Pod
-from kohort.simulation.world.records import Rows
+from kohort.simulation.world.records import FlushedPartition, Rows
 from kohort.simulation.world.world import World
 
 
@@ -38,8 +38,10 @@ class Pods:
     """Watches what the members of a world own, and the records that they handle.
 
     A member counts as fenced if its coordinator does not know its member id: the
-    coordinator has removed it, and perhaps the member has not learned that yet. Until
-    it does, it reads on: no broker can prevent that. Nothing is checked of it.
+    coordinator has removed it, and perhaps the member has not learned that yet. So does
+    a member whose assignment the coordinator may have lost: a loss of power has removed
+    records since. Until it learns that, it reads on, which no broker can prevent:
+    nothing is checked of it.
 
     Args:
         world: see above.
@@ -50,11 +52,17 @@ class Pods:
         self._world = world
         self._fail = fail
         self._handled: dict[tuple[str, str, int], Handled] = defaultdict(Handled)
+        # By pod: how often the group's log had lost records at its last assignment.
+        self._losses: dict[str, int] = {}
 
     # -- `Watch`
 
     def assigned(self, pod: Pod, places: Collection[TopicPartition]) -> None:
         """A member may read partitions: the others have given them up before."""
+        shards = self._world.brokers.cluster.shards
+        log = shards.for_id(pod.config.group_id or "").partition
+        assert isinstance(log, FlushedPartition)
+        self._losses[pod.name] = log.losses
         self._check_owners(pod, places)
 
     def taken(self, pod: Pod, rows: Rows) -> None:
@@ -108,9 +116,14 @@ class Pods:
     def group_of(self, pod: Pod) -> Group | None:
         """A member's group at its coordinator; None if the member is fenced."""
         shards, group_id = self._world.brokers.cluster.shards, pod.config.group_id or ""
-        group = shards.for_id(group_id).groups.get(group_id) if len(shards) else None
-        known = () if group is None else group.members
-        return group if pod.member_id in known else None
+        if not len(shards):
+            return None
+        shard = shards.for_id(group_id)
+        log, group = shard.partition, shard.groups.get(group_id)
+        assert isinstance(log, FlushedPartition)
+        if self._losses.get(pod.name, log.losses) != log.losses:
+            return None
+        return group if group is not None and pod.member_id in group.members else None
 
     def _members(self, group_id: str) -> Iterator[Pod]:
         return (

@@ -24,7 +24,7 @@ from kohort.simulation.scenario.model import parse
 from kohort.simulation.scenario.reading import ScenarioError
 from kohort.simulation.scenario.toml import is_distribution, toml_of
 
-Values = dict[str, Any]
+Values = Mapping[str, Any]
 
 _NEEDED: Final = {"at", "do", "members", "partitions", "group", "topic"}
 """Keys that are not left out."""
@@ -98,7 +98,7 @@ def _calmer(values: Values) -> Iterator[Values]:
     count = len(rows)
     while count:
         for start in range(0, len(rows), count):
-            yield values | {"happenings": rows[:start] + rows[start + count :]}
+            yield {**values, "happenings": rows[:start] + rows[start + count :]}
         count //= 2
 
 
@@ -116,7 +116,7 @@ def _shorter(values: Values, found: Finding) -> Iterator[Values]:
     """Ends behind the violation, and takes rounder times."""
     duration = math.ceil(found.at) + 1
     if duration < reading.seconds(values["duration"]):
-        yield values | {"duration": duration}
+        yield {**values, "duration": duration}
     for path in [*_paths(values)]:
         if path[-1] in _TIMES and path[0] == "happenings":
             number = _at(values, path)
@@ -147,7 +147,7 @@ def _at(values: Any, path: tuple[Any, ...]) -> Any:
 
 def _changed(values: Values, path: tuple[Any, ...], value: object = None) -> Values:
     """A copy with another value; without the key, if there is none."""
-    changed = copy.deepcopy(values)
+    changed: Any = copy.deepcopy({**values})
     place = _at(changed, path[:-1])
     if value is None:
         del place[path[-1]]

@@ -108,12 +108,13 @@ class FlushedPartition(Partition):
 
     Attributes:
         flushed: the offset behind the last record that was flushed.
+        losses: how often it has lost records.
     """
 
-    __slots__ = ("flushed",)
+    __slots__ = ("flushed", "losses")
 
     def __init__(self, name: str) -> None:
-        self.flushed = 0
+        self.flushed = self.losses = 0
         super().__init__(name)
 
     def flush(self) -> None:
@@ -123,6 +124,7 @@ class FlushedPartition(Partition):
 
     def lose_unflushed(self) -> None:
         """Removes the records that were not flushed; no coordinator has it loaded."""
+        self.losses += self.flushed < self.log_end_offset
         kept = BatchStore()
         kept.config = self.config
         for batch in self.store.batches(self.log_start_offset, self.flushed):
