@@ -147,7 +147,7 @@ def _at(values: Any, path: tuple[Any, ...]) -> Any:
 
 def _changed(values: Values, path: tuple[Any, ...], value: object = None) -> Values:
     """A copy with another value; without the key, if there is none."""
-    changed: Any = copy.deepcopy({**values})
+    changed = copy.deepcopy({**values})
     place = _at(changed, path[:-1])
     if value is None:
         del place[path[-1]]
