@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 FOLDERS: Final = ("first", "second")
 """Folders for the files of two scenarios."""
 
+_SHRINK_S: Final = 120.0
+"""CPU time for the reduction of a scenario."""
+
 
 def read_seeds(
     _ctx: click.Context, _param: click.Parameter, value: str | None
@@ -81,6 +84,13 @@ def read_seeds(
     help="Writes the events of each run there, as SCENARIO-SEED.jsonl, and its"
     " measures, as SCENARIO-SEED.json. DIR is also a lake of kohort pipeline.",
 )
+@click.option(
+    "--check",
+    "checks",
+    is_flag=True,
+    help="Checks invariants after each event, and prints no measures. A run that"
+    " violates one is reduced to the smallest scenario that still does.",
+)
 @click.option("--list", "lists", is_flag=True, help="Lists the ready scenarios.")
 @examples(
     "kohort simulate --list",
@@ -89,6 +99,7 @@ def read_seeds(
     "kohort simulate --compare before.toml after.toml --seeds 0..9",
     "kohort simulate --from events.jsonl --against groups.billing.static=true"
     " --seeds 0..9",
+    "kohort simulate my.toml --seeds 0..99 --check",
     "kohort why billing --events runs/rolling-deployment-7.jsonl",
 )
 def simulate(
@@ -103,6 +114,7 @@ def simulate(
     group: str | None,
     prints: bool,
     out: Path | None,
+    checks: bool,
     lists: bool,
 ) -> None:
     """Plays a scenario on virtual time, and measures it.
@@ -130,10 +142,13 @@ def simulate(
             scenarios = [_loaded(name, changed) for name in pair or (str(scenario),)]
         if against:
             scenarios.append(scenarios[0].changed(against))
+        chosen = [seed] if seeds is None else seeds
         if prints:
             _print(scenarios[-1])
+        elif checks:
+            _check(scenarios, chosen)
         else:
-            _play(scenarios, [seed] if seeds is None else seeds, out)
+            _play(scenarios, chosen, out)
 
 
 @contextmanager
@@ -178,6 +193,25 @@ def _loaded(name: str, changes: Sequence[tuple[str, str]]) -> Scenario:
     from kohort.simulation.scenario.model import load
 
     return load(name, changes)
+
+
+def _check(scenarios: Sequence[Scenario], seeds: Sequence[int]) -> None:
+    """Plays each seed with all checks, up to the first violation."""
+    from kohort.control.terminal import counted
+    from kohort.simulation.checking.run import check
+    from kohort.simulation.checking.shrink import report
+    from kohort.simulation.scenario.runs import quiet
+
+    for scenario in scenarios:
+        for seed in seeds:
+            with quiet():
+                found = check(scenario, seed)
+                if found is not None:
+                    text = report(scenario.name, scenario.values, found, _SHRINK_S)
+            if found is not None:
+                click.echo(text)
+                fail(f"seed {seed} violates an invariant", 1)
+        click.echo(f"{scenario.title}: no violation in {counted(len(seeds), 'run')}")
 
 
 def _list() -> None:

@@ -40,7 +40,7 @@ class Fleet:
         return [slot for slot, pod in self.pods.items() if pod.is_alive]
 
     def start(self, slot: int | None = None) -> Pod:
-        """Starts a process.
+        """Starts a process, unless its slot has one.
 
         Args:
             slot: its identity; None for a new one.
@@ -48,6 +48,8 @@ class Fleet:
         if slot is None:
             self._slots += 1
             slot = self._slots
+        elif self.pods[slot].is_alive:
+            return self.pods[slot]  # two happenings restart it
         number = self._starts[slot] = self._starts.get(slot, 0) + 1
         spec = self.spec
         identity = f"{spec.name}-{slot}"

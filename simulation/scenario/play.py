@@ -30,6 +30,7 @@ class Play:
     Attributes:
         world: the world.
         fleets: the pods of each group.
+        acts: the starts of members, and the happenings.
 
     Raises:
         ScenarioError: a happening has a mistake.
@@ -51,6 +52,7 @@ class Play:
             run=str(uuid.UUID(scenario.digest([seed]), version=4)),
             listener=listener,
         )
+        self.acts: list[asyncio.Task[None]] = []
         self._scenario = scenario
         self._meter = Meter(self.world)
         self.world.brokers.events.listen(self._meter.add)
@@ -61,9 +63,10 @@ class Play:
         }
         stage = Stage(self.world, self.fleets)
         for fleet in self.fleets.values():
-            self.world.director.spawn(fleet.start_many(fleet.spec.members))
+            start = fleet.start_many(fleet.spec.members)
+            self.acts.append(self.world.director.spawn(start))
         for happening in acts:
-            self.world.director.spawn(_happen(happening, stage))
+            self.acts.append(self.world.director.spawn(_happen(happening, stage)))
 
     def steps(self) -> Iterator[float]:
         """Lets time pass, in steps; yields the seconds since the start.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
+from functools import partial
 from random import Random
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.consuming.commits import Commits
@@ -23,7 +24,7 @@ from kohort.protocol.slotted import slotted
 from kohort.simulation.world.brokers import Brokers
 from kohort.simulation.world.network import Network
 from kohort.simulation.world.randomness import Distribution, constant
-from kohort.simulation.world.records import Flow
+from kohort.simulation.world.records import Flow, Rows
 from kohort.simulation.world.scheduler import Process, Scheduler
 
 CommitMode = Literal["auto", "sync", "async"]
@@ -70,6 +71,19 @@ class Application:
     pause_s: Distribution = constant(0.0)
 
 
+class Watch(Protocol):
+    """Looks at what pods do; see `kohort.simulation.checking`."""
+
+    def assigned(self, pod: Pod, places: Collection[TopicPartition]) -> None:
+        """Its consumer gets partitions."""
+
+    def taken(self, pod: Pod, rows: Rows) -> None:
+        """A poll has returned records."""
+
+    def handled(self, pod: Pod, rows: Rows) -> None:
+        """They were processed."""
+
+
 class _Listener(ConsumerRebalanceListener):
     """Commits what was processed when partitions are revoked."""
 
@@ -104,6 +118,8 @@ class Pod:
         failure: the error that ended it, if it is FAILED.
         commits_failed: the number of commits that failed.
         handled: the number of records that were processed.
+        watch: see `Watch`; None without one.
+        stalled_until: the end of its last stall, unless something else delays it.
     """
 
     def __init__(
@@ -124,6 +140,8 @@ class Pod:
         self.failure: KohortError | Exception | None = None
         self.commits_failed = 0
         self.handled = 0
+        self.watch: Watch | None = None
+        self.stalled_until = 0.0
         self._scheduler = scheduler
         self._network = network
         self._brokers = brokers
@@ -181,6 +199,8 @@ class Pod:
     def stall(self, seconds: float) -> None:
         """Makes the processing of the next records, or of none, take so much longer."""
         self._stall_s += seconds
+        now = self._scheduler.now
+        self.stalled_until = max(now, self.stalled_until) + seconds
         self.process.call_soon(self._wake)
 
     async def ended(self) -> None:
@@ -194,6 +214,25 @@ class Pod:
     def is_alive(self) -> bool:
         """True from its start to its end."""
         return self.state in {PodState.RUNNING, PodState.STOPPING}
+
+    @property
+    def member_id(self) -> str:
+        """The id of its member; "" without one."""
+        return "" if self._group is None else self._group.member.member_id
+
+    @property
+    def is_disturbed(self) -> bool:
+        """True while it starts, is paused, or stalls."""
+        now = self._scheduler.now
+        return self.is_alive and (
+            self._group is None
+            or max(self.process.resumes_at, self.stalled_until) > now
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """True while its poll waits for records."""
+        return self.is_alive and self._waiter is not None
 
     @property
     def owned(self) -> frozenset[tuple[str, int]]:
@@ -250,6 +289,8 @@ class Pod:
             self._brokers.process,
             self.host,
         )
+        if self.watch is not None:
+            flow.on_assigned = partial(self.watch.assigned, self)
         group = ConsumerGroup(cluster, self.config, flow, commits, self._changed)
         self._group = group
         group.start()
@@ -280,6 +321,8 @@ class Pod:
             if not group.driver.is_calling and self._flow.is_due():
                 count = self._flow.take(self.config.max_poll_records)
                 if count:
+                    if self.watch is not None:
+                        self.watch.taken(self, self._flow.taken)
                     return count
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -318,6 +361,8 @@ class Pod:
             await asyncio.sleep(seconds)
         self.handled += count
         if count:
+            if self.watch is not None:
+                self.watch.handled(self, self._flow.taken)
             await self.commit(self._flow.partitions)
 
     async def commit(self, places: Iterable[TopicPartition]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from kohort.broker.cluster.cluster import Cluster as BrokerCluster
@@ -25,6 +25,9 @@ from kohort.client.network.cluster import Cluster
 from kohort.client.offsets import TopicPartition
 from kohort.protocol.records import read_header
 from kohort.simulation.world.scheduler import Process, Scheduler
+
+Rows = Sequence[tuple[TopicPartition, int, int]]
+"""Records: their partition, the first offset, and their number."""
 
 ROUNDING_S: Final = 1e-6
 """Added to the time of an arrival, as the end of the log is rounded at that time."""
@@ -105,12 +108,13 @@ class FlushedPartition(Partition):
 
     Attributes:
         flushed: the offset behind the last record that was flushed.
+        losses: how often it has lost records.
     """
 
-    __slots__ = ("flushed",)
+    __slots__ = ("flushed", "losses")
 
     def __init__(self, name: str) -> None:
-        self.flushed = 0
+        self.flushed = self.losses = 0
         super().__init__(name)
 
     def flush(self) -> None:
@@ -120,6 +124,7 @@ class FlushedPartition(Partition):
 
     def lose_unflushed(self) -> None:
         """Removes the records that were not flushed; no coordinator has it loaded."""
+        self.losses += self.flushed < self.log_end_offset
         kept = BatchStore()
         kept.config = self.config
         for batch in self.store.batches(self.log_start_offset, self.flushed):
@@ -153,6 +158,10 @@ class Flow(Fetcher):
         brokers: the brokers' state, whose partitions have the ends.
         process: the brokers' process, which takes notes of what is read.
         host: the consumer's host.
+
+    Attributes:
+        on_assigned: called with partitions that the consumer gets.
+        taken: the records of the last `take`, if `on_assigned` is set.
     """
 
     def __init__(
@@ -173,6 +182,15 @@ class Flow(Fetcher):
         self._reader = _Reader(client)
         self._arrival: asyncio.TimerHandle | None = None
         self._known: dict[TopicPartition, FlowingPartition] = {}
+        self.on_assigned: Callable[[Collection[TopicPartition]], None] | None = None
+        self.taken: Rows = ()
+
+    def add(self, places: Iterable[TopicPartition], *, is_held: bool = False) -> None:
+        """Adds partitions; see `Fetcher.add`."""
+        added = [*places]
+        super().add(added, is_held=is_held)
+        if self.on_assigned is not None:
+            self.on_assigned(added)
 
     def stop(self) -> None:
         """Ends the reading, as a client that closes its connection does."""
@@ -262,6 +280,8 @@ class Flow(Fetcher):
                 rows.append((position, partition, count))
         if taken:
             self._note(rows)
+            if self.on_assigned is not None:
+                self.taken = [(p.place, p.position or 0, count) for p, _, count in rows]
             for position, _, count in rows:
                 assert position.position is not None
                 position.position += count

@@ -262,9 +262,10 @@ class Process:
         another process. Whatever they do at their end has no effect.
         """
         self.resumes_at = math.inf
-        tasks, self._tasks = self._tasks, []
         with self.running():
-            for task in tasks:
+            # Their ends may create others.
+            while self._tasks:
+                task = self._tasks.pop(0)
                 if not task.done() and task is not asyncio.current_task(self.loop):
                     with contextlib.suppress(RuntimeError):  # it awaits in its end
                         coroutine: Any = task.get_coro()

@@ -8,7 +8,7 @@ from typing import Any
 from kohort.broker.events.seen import Seen
 from kohort.simulation.world.brokers import Brokers
 from kohort.simulation.world.network import Network
-from kohort.simulation.world.pod import Application, Pod
+from kohort.simulation.world.pod import Application, Pod, Watch
 from kohort.simulation.world.randomness import Distribution, constant
 from kohort.simulation.world.scheduler import START, Process, Scheduler
 
@@ -40,6 +40,7 @@ class World:
         director: the process of what happens to the others.
         pods: all pods so far, by name.
         on_host: the latest pod of each host.
+        watch: looks at pods that are made from now on.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class World:
         self.director = Process(self.scheduler, "director")
         self.pods: dict[str, Pod] = {}
         self.on_host: dict[str, Pod] = {}
+        self.watch: Watch | None = None
 
     def pod(
         self,
@@ -101,6 +103,7 @@ class World:
             {"group_id": group, **settings},
             application or Application(),
         )
+        pod.watch = self.watch
         return pod
 
     @property

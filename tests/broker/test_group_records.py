@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.classic_groups import classic
 from tests.coordinator.context import Context
 from tests.coordinator.member import subscribed
 
@@ -51,6 +50,7 @@ from kohort.protocol.consumer_groups_log import (
 from kohort.protocol.messages import WireError
 from kohort.protocol.offsets_log import OffsetCommitKey, OffsetCommitValue
 from kohort.protocol.records import check_batch, read_header, read_headers, read_records
+from kohort.simulation.checking.groups import classic
 
 
 def encode(records: Sequence[Written], now_ms: int) -> bytes:

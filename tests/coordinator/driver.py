@@ -11,9 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
 
-from tests.classic_groups import classic, consumer
 from tests.coordinator.consumer.topics import Topics
-from tests.coordinator.invariants import Invariants
 from tests.manual_clock import ManualClock
 
 from kohort.broker.coordinator.classic.group import ClassicGroup
@@ -48,6 +46,8 @@ from kohort.broker.runtime.events import Appended, AppendFailed, Expired, TimerK
 from kohort.broker.runtime.timers import Timers
 from kohort.broker.shards.group_records import Encoder
 from kohort.protocol.errors import ErrorCode
+from kohort.simulation.checking.coordinators import Invariants
+from kohort.simulation.checking.groups import classic, consumer
 
 R = TypeVar("R")
 

@@ -7,7 +7,6 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.classic_groups import classic
 from tests.coordinator.driver import read_log
 from tests.fuzz.target import Target
 
@@ -49,6 +48,7 @@ from kohort.protocol.offsets_log import (
     OffsetCommitValue,
     OtherKey,
 )
+from kohort.simulation.checking.groups import classic
 
 _NOW = 1_700_000_000.0
 _MOST_FIRED = 100

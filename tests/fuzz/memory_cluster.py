@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.classic_groups import classic
 from tests.fuzz.captured_log import silenced
 from tests.manual_clock import ManualClock
 from tests.wire.memory import Transport
@@ -27,6 +26,7 @@ from kohort.broker.ids import Ids
 from kohort.broker.log import compaction
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
+from kohort.simulation.checking.groups import classic
 
 MOST_FIRED = 20_000
 """Timers that one step may fire: more means that some are armed endlessly."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tests.simulation.test_scenario import SMALL
+from tests.swarm.bugs import plant
 
 from kohort.control.cli import cli
 
@@ -114,3 +115,24 @@ def test_mistakes_end_the_command(arguments: tuple[str, ...], message: str) -> N
     done = simulate(*arguments)
     assert done.exit_code == 2
     assert message in done.output
+
+
+def test_checks(small: str) -> None:
+    """A run without a violation; the seeds are those of --seeds."""
+    done = simulate(small, "--seeds", "0..1", "--set", "duration=30s", "--check")
+    assert not done.exit_code, done.output
+    assert "no violation in 2 runs" in done.output
+
+
+def test_a_violation_ends_the_command(small: str) -> None:
+    """With code 1, the smallest scenario, and the command that replays it."""
+    remove = plant("unanswered_sync")
+    try:
+        done = simulate(small, "--set", "duration=30s", "--check")
+    finally:
+        remove()
+    assert done.exit_code == 1
+    assert "violated at " in done.output
+    assert "a request without an answer waits in a group" in done.output
+    assert "\nkohort simulate small-1.toml --seed 1 --check\n" in done.output
+    assert "seed 1 violates an invariant" in done.output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.classic_groups import consumer
 from tests.coordinator.consumer.member import Consumer
 from tests.coordinator.context import Context
 from tests.coordinator.driver import Pending
@@ -16,6 +15,7 @@ from kohort.broker.coordinator.events import (
     TopicsChanged,
     TopicsDeleted,
 )
+from kohort.simulation.checking.groups import consumer
 
 
 class Scene(Context):

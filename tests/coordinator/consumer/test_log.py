@@ -6,7 +6,6 @@ import random
 
 import pytest
 from tests.coordinator.consumer.context import Scene
-from tests.coordinator.invariants import Invariants
 
 from kohort.broker.coordinator.effects import (
     ConsumerGroupRecord,
@@ -15,6 +14,7 @@ from kohort.broker.coordinator.effects import (
     TargetAssignmentRecord,
 )
 from kohort.protocol.errors import ErrorCode
+from kohort.simulation.checking.coordinators import Invariants
 
 
 def test_a_group_comes_back_with_its_members() -> None:

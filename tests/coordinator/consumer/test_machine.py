@@ -12,11 +12,11 @@ from hypothesis.stateful import (
     invariant,
     rule,
 )
-from tests.classic_groups import consumer
 from tests.coordinator.consumer.context import Scene
 from tests.coordinator.consumer.member import Consumer
 
 from kohort.protocol.errors import ErrorCode
+from kohort.simulation.checking.groups import consumer
 
 FACTOR: Final = 10
 """More sequences than examples of other tests."""

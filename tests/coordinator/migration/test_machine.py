@@ -7,13 +7,13 @@ from typing import Final
 from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from tests.classic_groups import consumer
 from tests.coordinator.consumer.member import Consumer
 from tests.coordinator.member import Member, dealt, subscribed
 from tests.coordinator.migration.context import Mixed, partitions
 
 from kohort.protocol.consumer import decode_subscription
 from kohort.protocol.errors import ErrorCode
+from kohort.simulation.checking.groups import consumer
 
 FACTOR: Final = 10
 """More sequences than examples of other tests."""

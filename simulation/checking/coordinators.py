@@ -6,14 +6,10 @@ records.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-
-from tests.classic_groups import classic
-from tests.coordinator.consumer.invariants import (
-    check_consumer_groups,
-    check_records,
-)
+from typing import Final
 
 from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.coordinator import Coordinator
@@ -27,6 +23,14 @@ from kohort.broker.coordinator.effects import (
 from kohort.broker.coordinator.group import Group, Pending
 from kohort.broker.coordinator.load import Found, Loading
 from kohort.broker.runtime.events import TimerKey
+from kohort.simulation.checking.consumer_groups import (
+    check_consumer_groups,
+    check_records,
+)
+from kohort.simulation.checking.groups import classic
+from kohort.simulation.checking.violation import holds
+
+_REPLAYED: Final = "the log has each group as of its last record"
 
 _Key = tuple[str, str, int]
 """Group, topic, partition."""
@@ -89,9 +93,11 @@ class KafkaOffsets:
             for g in groups.values()
             for key, e in g.offsets.items()
         }
-        assert known == {key: entry for key, (_, entry) in self.offsets.items()}
+        counted = {key: entry for key, (_, entry) in self.offsets.items()}
+        holds(known == counted, "the last commit of a partition in the log counts")
         unstable = {(g.group_id, *key) for g in groups.values() for key in g.pending}
-        assert unstable == {key for found in self.pending.values() for key in found}
+        pending = {key for found in self.pending.values() for key in found}
+        holds(unstable == pending, "offsets of open transactions are unstable")
 
 
 def _key(record: OffsetRecord) -> _Key:
@@ -137,16 +143,22 @@ class Invariants:
         for group in groups.values():
             is_held = coordinator.lasting.holds.get(group.group_id) is group.state
             parked |= _parked(group, timers, is_held=is_held)
-            assert not group.members or group.leader in group.members
+            holds(
+                not group.members or group.leader in group.members,
+                "the leader is a member",
+            )
             muted = coordinator.lasting.muted.get(group.group_id, ())
             for member in group.members.values():
                 waits = member.satisfies_heartbeat or (is_held and member.has_joined)
                 if not waits or member.is_muted:
-                    assert timers[member.session_key] <= member.deadline
-                assert member.is_muted == (member.member_id in muted)
+                    holds(
+                        timers.get(member.session_key, math.inf) <= member.deadline,
+                        "a member that is not waited for has a timer for its session",
+                    )
+                holds(member.is_muted == (member.member_id in muted), "mutes last")
         _check_transactions(coordinator)
         parked.discard(None)
-        assert parked == waiting, "a request without an answer waits for something"
+        holds(parked == waiting, "a request without an answer waits in a group")
         new = records[self._read :]
         self._check_log(coordinator.groups, new)
         check_consumer_groups(coordinator, timers)
@@ -163,19 +175,23 @@ class Invariants:
         """Checks that a generation has one leader: a member learned that it leads."""
         leaders = self._leaders.setdefault((group_id, generation_id), set())
         leaders.add(member)
-        assert len(leaders) == 1, "one leader per generation"
+        holds(len(leaders) == 1, "a generation has one leader")
 
     def check_loaded(self, coordinator: Coordinator) -> None:
         """Checks that a new coordinator has loaded the groups of the latest records."""
         for group_id, group in classic(coordinator.groups.values()).items():
-            assert _facts(group.record()) == _facts(self._durable[group_id])
+            durable = self._durable[group_id]
+            holds(_facts(group.record()) == _facts(durable), _REPLAYED)
             # A generation without a record is forgotten, and so is its leader.
             if self.generations[group_id] != group.generation_id:
                 self._forget_generations(group_id, group.generation_id)
                 self.generations[group_id] = group.generation_id
             # Only rebalances enforce the limit.
-            if len(group.members) > _max_size(coordinator, group_id):
-                assert group.state == "PreparingRebalance"
+            holds(
+                len(group.members) <= _max_size(coordinator, group_id)
+                or group.state == "PreparingRebalance",
+                "a loaded group that is too large begins a rebalance",
+            )
 
     def check_generations(self, coordinator: Coordinator) -> None:
         """Checks new generations, also while appends are held: limits change later."""
@@ -187,11 +203,14 @@ class Invariants:
 
     def _check_generation(self, group: Group, coordinator: Coordinator) -> None:
         known = self.generations.get(group.group_id, 0)
-        assert group.generation_id >= known, "generations never go down"
+        holds(group.generation_id >= known, "generations never go down")
         is_limited = group.group_id in coordinator.lasting.max_sizes
         is_limited |= coordinator.settings.is_helpful
         if group.generation_id > known and is_limited:
-            assert len(group.members) <= _max_size(coordinator, group.group_id)
+            holds(
+                len(group.members) <= _max_size(coordinator, group.group_id),
+                "a new generation has at most group.max.size members",
+            )
         self.generations[group.group_id] = group.generation_id
 
     def _forget_generations(self, group_id: str, after: int = 0) -> None:
@@ -208,16 +227,19 @@ class Invariants:
         During a rebalance a group's record is the previous one.
         """
         self._log.feed(records)
-        assert self._log.found.keys() <= groups.keys(), "the log knows of no others"
+        holds(self._log.found.keys() <= groups.keys(), "the log has no other groups")
         check_records(groups, self._log)
         for group_id in self._durable.keys() - classic(groups.values()).keys():
             del self._durable[group_id]
         for group_id, group in groups.items():
             # A commit whose offsets are all refused creates a group without a record.
             found = self._log.found.get(group_id, Found())
-            assert found.offsets == group.offsets, "the log knows all offsets"
-            assert found.expire_ms == group.expire_ms
-            assert _in_order(found.pending) == _in_order(group.pending)
+            holds(found.offsets == group.offsets, "the log has all offsets")
+            holds(found.expire_ms == group.expire_ms, "the log has their expiry")
+            holds(
+                _in_order(found.pending) == _in_order(group.pending),
+                "the log has the offsets of open transactions",
+            )
             if not isinstance(group, ClassicGroup):
                 continue
             fresh = GroupRecord(group_id, "", 0, None, None, -1, [])
@@ -225,12 +247,15 @@ class Invariants:
                 self._durable[group_id] = group.record()
             durable = self._durable.setdefault(group_id, found.record or fresh)
             if found.record is None:  # so far it only had offsets
-                assert _facts(durable) == _facts(fresh)
+                holds(_facts(durable) == _facts(fresh), _REPLAYED)
             else:
-                assert _facts(found.record) == _facts(durable), "as they were"
-                if group.state == "Empty":
-                    # Offsets expire by it. A Stable group has that of its sync phase.
-                    assert found.record.state_timestamp_ms == group.state_timestamp_ms
+                holds(_facts(found.record) == _facts(durable), _REPLAYED)
+                # Offsets expire by it. A Stable group has that of its sync phase.
+                holds(
+                    group.state != "Empty"
+                    or found.record.state_timestamp_ms == group.state_timestamp_ms,
+                    "the log has the time since when a group is empty",
+                )
 
 
 def _in_order(pending: Pending) -> dict[tuple[str, int], list[object]]:
@@ -243,9 +268,12 @@ def _check_transactions(coordinator: Coordinator) -> None:
     known = coordinator.transactions.by_producer
     for group in coordinator.groups.values():
         for key, by_producer in group.pending.items():
-            assert by_producer, "nothing is pending"
+            holds(by_producer, "something is pending")
             for producer_id in by_producer:
-                assert key in known[producer_id][group.group_id].log_ends
+                holds(
+                    key in known[producer_id][group.group_id].log_ends,
+                    "the end of a transaction finds all its offsets",
+                )
 
 
 def _max_size(coordinator: Coordinator, group_id: str) -> int:
@@ -259,17 +287,17 @@ def _parked(
     """Returns the tokens of waiting requests; a timer, or a hold, ends each wait."""
     members = group.members.values()
     joins = sum(m.has_joined for m in members)
-    assert group.awaiting_join == joins, "counters count right"
+    holds(group.awaiting_join == joins, "the waiting joins are counted")
     join_timer, sync_timer = ("join", group.group_id), ("sync", group.group_id)
     if any(m.join_token is not None for m in members):
-        assert group.state == "PreparingRebalance"
-        assert is_held or join_timer in timers
+        holds(group.state == "PreparingRebalance", "a join waits for a rebalance")
+        holds(is_held or join_timer in timers, "a timer ends the wait of joins")
     if any(m.sync_token is not None for m in members):
-        assert group.state == "CompletingRebalance"
-        assert is_held or sync_timer in timers
+        holds(group.state == "CompletingRebalance", "a sync waits for the leader's")
+        holds(is_held or sync_timer in timers, "a timer ends the wait of syncs")
     if is_held:
-        assert not timers.keys() & {join_timer, sync_timer}, "they stand still"
-        assert members or group.pending_members, "nothing would end the hold's wait"
+        holds(not timers.keys() & {join_timer, sync_timer}, "a held group stands still")
+        holds(members or group.pending_members, "a member ends the wait of a hold")
     else:
-        assert group.rest is None
+        holds(group.rest is None, "a group that is not held has no time left over")
     return {m.join_token for m in members} | {m.sync_token for m in members}

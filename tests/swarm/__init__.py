@@ -1,0 +1,1 @@
+"""The swarm: random worlds, checked from outside; see `__main__`."""
