@@ -48,7 +48,7 @@ _ROLL: Final = """
 duration = "100s"
 [groups.billing]
 members = 10
-start_every_ms = 200
+start_every_ms = 220
 protocol = "{protocol}"
 static = {static}
 [[happenings]]
@@ -75,20 +75,20 @@ at = "15s"
 do = "crash"
 members = 3
 [[happenings]]
-at = "45s"
+at = "46s"
 do = "start"
 members = 6
 """,
-    "consumer protocol: 2 leave, 3 come, 1 pauses": """
+    "consumer protocol: 1 leaves, 3 come, 1 pauses": """
 duration = "90s"
 [groups.billing]
 members = 12
-start_every_ms = 200
+start_every_ms = 220
 protocol = "consumer"
 [[happenings]]
 at = "21500ms"
 do = "stop"
-members = 2
+members = 1
 [[happenings]]
 at = "42s"
 do = "start"
