@@ -68,8 +68,9 @@ class Checks:
             ViolationError: one of them has not.
         """
         now, pods = self._world.scheduler.now, self._world.pods.values()
-        is_calm = all(act.done() for act in self._play.acts)
-        if not is_calm or any(pod.is_disturbed for pod in pods):
+        is_over = all(act.done() for act in self._play.acts)
+        has_faults = self._world.brokers.faults.is_active
+        if has_faults or not is_over or any(pod.is_disturbed for pod in pods):
             self._calm_since = None
             return
         since = self._calm_since = self._calm_since or now

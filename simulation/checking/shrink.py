@@ -3,7 +3,7 @@
 Values are those of its TOML file. Candidates are tried from the coarse to the fine, and
 from the start again when one of them fails:
 
-1. without some happenings, a group, a topic;
+1. without some happenings and faults, a group, a topic;
 2. with fewer members, partitions and nodes;
 3. without keys that have a default;
 4. with a shorter duration, and rounder times.
@@ -29,6 +29,7 @@ Values = Mapping[str, Any]
 _NEEDED: Final = {"at", "do", "members", "partitions", "group", "topic"}
 """Keys that are not left out."""
 _TIMES: Final = {"at", "seconds", "every"}
+_ROWS: Final = ("happenings", "faults")
 
 
 def find(name: str, values: Values, seed: int) -> Finding | None:
@@ -93,13 +94,14 @@ def _smaller(values: Values, found: Finding) -> Iterator[Values]:
 
 
 def _calmer(values: Values) -> Iterator[Values]:
-    """Leaves out happenings: all, halves, quarters, each of them."""
-    rows = values.get("happenings", [])
-    count = len(rows)
-    while count:
-        for start in range(0, len(rows), count):
-            yield {**values, "happenings": rows[:start] + rows[start + count :]}
-        count //= 2
+    """Leaves out happenings and faults: all, halves, quarters, each of them."""
+    for name in _ROWS:
+        rows = values.get(name, [])
+        count = len(rows)
+        while count:
+            for start in range(0, len(rows), count):
+                yield {**values, name: rows[:start] + rows[start + count :]}
+            count //= 2
 
 
 def _fewer(values: Values) -> Iterator[Values]:
@@ -118,7 +120,7 @@ def _shorter(values: Values, found: Finding) -> Iterator[Values]:
     if duration < reading.seconds(values["duration"]):
         yield {**values, "duration": duration}
     for path in [*_paths(values)]:
-        if path[-1] in _TIMES and path[0] == "happenings":
+        if path[-1] in _TIMES and path[0] in _ROWS:
             number = _at(values, path)
             if not isinstance(number, int | float):
                 continue
@@ -135,7 +137,7 @@ def _paths(values: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         if isinstance(key, str):
             yield (*path, key)
         is_inside = isinstance(value, Mapping) and not is_distribution(str(key))
-        if is_inside or key == "happenings":
+        if is_inside or key in _ROWS:
             yield from _paths(value, (*path, key))
 
 
