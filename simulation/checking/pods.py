@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 
+from kohort.broker.coordinator.classic.group import ClassicGroup
 from kohort.broker.coordinator.effects import OffsetRecord
 from kohort.broker.coordinator.group import Group
 from kohort.client.offsets import TopicPartition
@@ -37,11 +38,16 @@ class Handled:
 class Pods:
     """Watches what the members of a world own, and the records that they handle.
 
-    A member counts as fenced if its coordinator does not know its member id: the
-    coordinator has removed it, and perhaps the member has not learned that yet. So does
-    a member whose assignment the coordinator may have lost: a loss of power has removed
-    records since. Until it learns that, it reads on, which no broker can prevent:
-    nothing is checked of it.
+    A member counts as fenced
+
+    - if its coordinator does not know its member id: it has removed the member;
+    - if it is a static member of an earlier generation: Kafka lets such members miss a
+      rebalance, but not commit afterwards (KIP-345);
+    - if the coordinator may have lost its assignment: a loss of power has removed
+      records since.
+
+    Until it learns that, it reads on, which no broker can prevent: nothing is checked
+    of it.
 
     Args:
         world: see above.
@@ -123,7 +129,11 @@ class Pods:
         assert isinstance(log, FlushedPartition)
         if self._losses.get(pod.name, log.losses) != log.losses:
             return None
-        return group if group is not None and pod.member_id in group.members else None
+        if group is None or pod.member_id not in group.members:
+            return None
+        is_static = pod.config.group_instance_id is not None
+        has_missed = is_static and pod.generation_id != group.generation_id
+        return None if has_missed and isinstance(group, ClassicGroup) else group
 
     def _members(self, group_id: str) -> Iterator[Pod]:
         return (

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from kohort.broker.coordinator.effects import OffsetRecord
-from kohort.broker.events.seen import Seen
 from kohort.protocol.slotted import slotted
 from kohort.simulation.checking import drivers
 from kohort.simulation.checking.pods import Pods
@@ -146,19 +144,12 @@ def _unsettled(fleet: Fleet, world: World) -> str:
     return ""
 
 
-def check(
-    scenario: Scenario,
-    seed: int,
-    listener: Callable[[Seen], object] | None = None,
-    progress: Callable[[float], object] = float,
-) -> Finding | None:
+def check(scenario: Scenario, seed: int) -> Finding | None:
     """Plays a scenario with all checks.
 
     Args:
         scenario: the scenario.
         seed: of the run.
-        listener: takes its events.
-        progress: takes the seconds since the start, from time to time.
 
     Returns:
         The first violation, or None.
@@ -166,11 +157,10 @@ def check(
     Raises:
         ScenarioError: a happening has a mistake, or is impossible.
     """
-    play = Play(scenario, seed, listener)
+    play = Play(scenario, seed)
     checks = Checks(play)
     try:
-        for elapsed in play.steps():
-            progress(elapsed)
+        for _ in play.steps():
             checks.step()
     except (SimulationError, ViolationError) as error:
         cause = error.__cause__ or error

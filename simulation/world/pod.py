@@ -221,6 +221,11 @@ class Pod:
         return "" if self._group is None else self._group.member.member_id
 
     @property
+    def generation_id(self) -> int:
+        """The generation, or epoch, of its member; -1 without one."""
+        return -1 if self._group is None else self._group.member.generation_id
+
+    @property
     def is_disturbed(self) -> bool:
         """True while it starts, is paused, or stalls."""
         now = self._scheduler.now

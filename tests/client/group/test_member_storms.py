@@ -19,12 +19,11 @@ from tests.client.group.member_world import COOPERATIVE, EAGER, Client, World
 from kohort.client.group.events import MetadataChanged, RebalanceEnforced, Unsubscribed
 
 MODES: dict[str, list[tuple[str, ...]]] = {
-    "eager": [(EAGER,)],
-    "cooperative": [(COOPERATIVE,)],
     "first step": [(EAGER,), (COOPERATIVE, EAGER)],
     "second step": [(COOPERATIVE, EAGER), (COOPERATIVE,)],
 }
-"""The assignors of members, also during a migration to cooperative."""
+"""The assignors of members during a migration to cooperative. The swarm has groups of
+one assignor."""
 
 MOST = 6
 EXAMPLES = 150 if settings().max_examples >= 50 else 5
@@ -185,7 +184,7 @@ class Storm:
 
 
 numbers = st.integers(0, 23)
-NAMES = sorted(Storm(0, "eager", 0, 0).actions)
+NAMES = sorted(Storm(0, "first step", 0, 0).actions)
 # More weight for passing time and starting processes.
 actions = st.sampled_from([*NAMES, "start", "run", "run", "run"])
 
