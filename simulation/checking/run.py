@@ -162,8 +162,9 @@ def check(scenario: Scenario, seed: int) -> Finding | None:
     try:
         for _ in play.steps():
             checks.step()
-    except (SimulationError, ViolationError) as error:
-        cause = error.__cause__ or error
+    except Exception as error:  # noqa: BLE001 - any of them is what is looked for
+        cause = error.__cause__ if isinstance(error, SimulationError) else error
+        cause = cause or error
         if isinstance(cause, ScenarioError):
             raise cause from None
         words = str(cause)

@@ -95,6 +95,26 @@ def test_a_stalled_application_leaves_the_group() -> None:
     assert owned(*pods) == ALL
 
 
+def test_stalled_static_members_come_back_with_their_ids() -> None:
+    """In the consumer protocol; partitions move meanwhile, and nothing is lost."""
+    scene = Scene(rate=0.2)
+    settings = {"group_protocol": "consumer", "max_poll_interval_ms": 14_000}
+    pods = []
+    for name, seconds in (("a", 7), ("b", 4), ("c", 1)):
+        pods.append(scene.pod(name, group_instance_id=name, **settings))
+        scene.run(seconds)
+    for pod in pods:
+        pod.stall(15)
+    scene.run(60)
+    replaced = scene.events("member_replaced")
+    assert replaced
+    assert all(each["member_id"] == each["replaced_member_id"] for each in replaced)
+    assert owned(*pods) == ALL
+    scene.world.close()
+    for account in scene.events("delivery_account"):
+        assert not account["again_certain"] + account["skipped"]
+
+
 def test_a_static_member_keeps_its_place() -> None:
     """It restarts within its session: no rebalance."""
     scene = Scene()

@@ -142,9 +142,9 @@ class GroupDelivery:
     def _reconcile(self, event: Event, accounts: GroupAccounts) -> None:
         """Ends the passages of members that read their partitions no more."""
         kind = event["kind"]
-        members = [event.get("member_id") or ""]
-        if event.get("replaced_member_id"):
-            members.append(event["replaced_member_id"])
+        # A static member of the consumer protocol comes back with its member id.
+        replaced = event.get("replaced_member_id")
+        members = dict.fromkeys(filter(None, (event.get("member_id"), replaced)))
         is_all = kind == "rebalance_started"
         rebalance = _last_rebalance(accounts)
         reads = self._reads
