@@ -50,7 +50,7 @@ def test_a_sweep(file: Path, spark: SparkSession, tmp_path: Path) -> None:
     """Its report, its results and its events; the second time nothing is played."""
     out, lake = tmp_path / "out", tmp_path / "lake"
     said = sweep(file, "--out", out, "--lake", lake)
-    assert "10 runs: each of 2 combinations" in said
+    assert "10 runs: 2 combinations of settings, each with" in said
     assert "all settings of this grid" in said
     results = (out / "results.jsonl").read_text()
     assert json.loads(results.splitlines()[0])["numbers"]["rebalances"] == 1
