@@ -28,7 +28,7 @@ async def test_what_spark_asks_for() -> None:
     async with Broker(WRITTEN) as broker, connected(broker) as client:
         for number in range(10):
             await stable(client, f"g{number}")
-        await in_the_topic(broker, "g9", "assignment_made")
+        await in_the_topic(broker, "g9", "rebalance_account")  # the last one
         everything = [event for _, event in records(broker)]
         ends = await asyncio.to_thread(_ask_as_spark, broker.bootstrap_servers)
         after = [event for _, event in records(broker)]
