@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.simulation.worlds import ALL, Scene, owned
 
@@ -98,7 +100,10 @@ def test_a_stalled_application_leaves_the_group() -> None:
 def test_stalled_static_members_come_back_with_their_ids() -> None:
     """In the consumer protocol; partitions move meanwhile, and nothing is lost."""
     scene = Scene(rate=0.2)
-    settings = {"group_protocol": "consumer", "max_poll_interval_ms": 14_000}
+    settings: dict[str, Any] = {
+        "group_protocol": "consumer",
+        "max_poll_interval_ms": 14_000,
+    }
     pods = []
     for name, seconds in (("a", 7), ("b", 4), ("c", 1)):
         pods.append(scene.pod(name, group_instance_id=name, **settings))
