@@ -5,9 +5,9 @@ which speaks all three, on a broker in this process:
 
     python -m bench.protocols
 
-All timeouts and intervals of clients and broker have Kafka's defaults, divided by
-``--scale``; the times in the tables are multiplied by it again. Metadata is the
-exception: clients refresh it every 5 minutes, which only the growth of a topic shows.
+All timeouts and intervals of clients and broker are Kafka's defaults, in real time: it
+takes some 45 minutes. (To divide all times by ten would multiply what the machine needs
+to compute, and the differences between the clients' heartbeats.)
 
 What the broker sees is taken from its accounts (`kohort.broker.events.account`,
 `kohort.broker.events.delivery`): time without a reader, moves, records sent again.
@@ -63,20 +63,10 @@ class Size:
 
     Attributes:
         members, partitions: their numbers.
-        scale: by which all times are divided.
     """
 
     members: int
     partitions: int
-    scale: float
-
-    def seconds(self, times: float) -> float:
-        """A time of the scene in real seconds."""
-        return times / self.scale
-
-    def ms(self, times: int) -> int:
-        """The same in whole milliseconds."""
-        return max(1, round(times / self.scale))
 
 
 @dataclass(frozen=True)
@@ -148,24 +138,13 @@ class Deployment:
 
     def consumer(self, name: str) -> Consumer[bytes, bytes]:
         """A consumer with Kafka's defaults."""
-        ms = self.size.ms
-        settings: dict[str, Any] = {
-            "auto_offset_reset": "earliest",
-            "auto_commit_interval_ms": ms(5_000),
-            "fetch_max_wait_ms": ms(500),
-            "max_poll_interval_ms": ms(300_000),
-            "metadata_max_age_ms": ms(300_000),
-            **self._settings,
-        }
-        if "group_protocol" not in settings:
-            settings["session_timeout_ms"] = ms(45_000)
-            settings["heartbeat_interval_ms"] = ms(3_000)
         return Consumer(
             TOPIC,
             bootstrap_servers=self.broker.bootstrap_servers,
             group_id=GROUP,
             client_id=name,
-            **settings,
+            auto_offset_reset="earliest",
+            **self._settings,
         )
 
     def start(self) -> Process:
@@ -185,19 +164,15 @@ class Deployment:
             timeout=600,
         )
 
-    async def sleep(self, seconds: float) -> None:
-        """A time of the scene passes."""
-        await asyncio.sleep(self.size.seconds(seconds))
-
 
 async def rolling_restart(d: Deployment) -> None:
     """Each process is closed, and started again 5 s later; 15 s between two."""
     for process in [*d.processes]:
         d.processes.remove(process)
         await process.stop()
-        await d.sleep(AWAY_S)
+        await asyncio.sleep(AWAY_S)
         d.start()
-        await d.sleep(15)
+        await asyncio.sleep(15)
     await d.settled()
 
 
@@ -215,8 +190,8 @@ async def crash(d: Deployment) -> None:
 
 async def slow_member(d: Deployment) -> None:
     """One process needs 20 s for each batch, and another one is started."""
-    d.processes[0].work_s = d.size.seconds(WORK_S)
-    await d.sleep(WORK_S)
+    d.processes[0].work_s = WORK_S
+    await asyncio.sleep(WORK_S)
     d.start()
     await d.settled()
     d.processes[0].work_s = 0
@@ -239,31 +214,17 @@ CHANGES: Final[Mapping[str, Callable[[Deployment], Awaitable[None]]]] = {
 }
 
 
-def settings(size: Size) -> dict[str, Any]:
-    """The broker's: Kafka's defaults, divided by the scale."""
-    session_ms, heartbeat_ms = size.ms(45_000), size.ms(5_000)
-    return {
-        "group.initial.rebalance.delay.ms": size.ms(3_000),
-        "group.min.session.timeout.ms": size.ms(6_000),
-        "group.consumer.session.timeout.ms": session_ms,
-        "group.consumer.min.session.timeout.ms": session_ms,
-        "group.consumer.heartbeat.interval.ms": heartbeat_ms,
-        "group.consumer.min.heartbeat.interval.ms": heartbeat_ms,
-        "group.consumer.assignment.interval.ms": size.ms(1_000),
-    }
-
-
 @contextlib.asynccontextmanager
 async def deployed(size: Size, protocol: str) -> AsyncIterator[Deployment]:
     """A group that is stable, and a producer that goes on."""
-    async with Broker(settings(size), watch_fetches=True) as broker:
+    async with Broker(watch_fetches=True) as broker:
         broker.cluster.create_topic(TOPIC, size.partitions, 1)
         deployment = Deployment(size, broker, protocol)
         producing = asyncio.create_task(_produce(broker, size))
         for _ in range(size.members):
             deployment.start()
         await deployment.settled()
-        await deployment.sleep(10)
+        await asyncio.sleep(10)
         try:
             yield deployment
         finally:
@@ -291,12 +252,12 @@ async def played(size: Size, protocol: str, change: str) -> Row:
         since = time.monotonic()
         await CHANGES[change](d)
         stable_s = time.monotonic() - since
-        await d.sleep(10)
+        await asyncio.sleep(10)
         snapshot = await metrics.snapshot()
         story = d.group.history()
         await d.group.delivery(timeout_s=60)
         row = Row(
-            unread_s=(story.unread_ns - unread_ns) / 1e9 * size.scale,
+            unread_s=(story.unread_ns - unread_ns) / 1e9,
             moved=sum(
                 each.moved_count
                 for each in story.rebalances
@@ -308,7 +269,7 @@ async def played(size: Size, protocol: str, change: str) -> Row:
                 for row in snapshot["apis"]
                 if row["api"] in OF_GROUPS
             ),
-            stable_s=stable_s * size.scale,
+            stable_s=stable_s,
         )
         metrics.stop()
         return row
@@ -339,10 +300,9 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--members", type=int, default=20)
     parser.add_argument("--partitions", type=int, default=120)
-    parser.add_argument("--scale", type=float, default=10)
     parser.add_argument("--only", choices=CHANGES, help="one change")
     given = parser.parse_args()
-    size = Size(given.members, given.partitions, given.scale)
+    size = Size(given.members, given.partitions)
     changes = [given.only] if given.only else [*CHANGES]
     rows: dict[tuple[str, str], Row] = {}
     for change in changes:
