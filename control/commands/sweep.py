@@ -209,8 +209,8 @@ def _report(sweep: Sweep, tasks: Tasks, results: Results, out: Path) -> None:
     ]
     seeds = sweep.seeds
     told = (
-        f"{counted(len(rows), 'run')}: {counted(len(points), 'combination')} of settings,"
-        f" each with the seeds {seeds[0]} to {seeds[-1]}. "
+        f"{counted(len(rows), 'run')}: {counted(len(points), 'combination')} of"
+        f" settings, each with the seeds {seeds[0]} to {seeds[-1]}. "
     )
     told += _NO_INTERVALS if len(seeds) < FEWEST else _INTERVALS
     page = sweep_page(sweep.title, told, _body(sweep, points, goals))
