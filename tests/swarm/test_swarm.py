@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterator
 
 import pytest
+from tests.patience import PATIENCE_S
 from tests.swarm.__main__ import quiet
 from tests.swarm.bugs import BUGS, plant
 from tests.swarm.worlds import world
@@ -44,7 +45,7 @@ def test_a_violation_is_reduced() -> None:
     try:
         found = first(MOST)
         assert found is not None
-        lines = report("swarm", world(found.seed), found, 3).splitlines()
+        lines = report("swarm", world(found.seed), found, PATIENCE_S).splitlines()
         assert lines[0].startswith("violated at ")
         assert lines[-1] == f"kohort simulate swarm-{found.seed}.toml --seed 0 --check"
         values = tomllib.loads("\n".join(lines[3 : lines.index("END")]))
