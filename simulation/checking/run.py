@@ -13,6 +13,7 @@ from kohort.simulation.scenario.fleet import Fleet
 from kohort.simulation.scenario.model import Scenario
 from kohort.simulation.scenario.play import Play
 from kohort.simulation.scenario.reading import ScenarioError
+from kohort.simulation.scenario.runs import forget
 from kohort.simulation.world.records import FlowingPartition
 from kohort.simulation.world.scheduler import START, SimulationError
 from kohort.simulation.world.world import World
@@ -157,6 +158,13 @@ def check(scenario: Scenario, seed: int) -> Finding | None:
     Raises:
         ScenarioError: a happening has a mistake, or is impossible.
     """
+    try:
+        return _played(scenario, seed)
+    finally:
+        forget()
+
+
+def _played(scenario: Scenario, seed: int) -> Finding | None:
     play = Play(scenario, seed)
     checks = Checks(play)
     try:

@@ -10,8 +10,6 @@ first.
 
 from __future__ import annotations
 
-import gc
-import logging
 import multiprocessing
 import os
 import sys
@@ -22,9 +20,9 @@ from tests.long_runs import parser_of
 from tests.swarm.bugs import BUGS, plant
 from tests.swarm.worlds import world
 
-from kohort.broker import telemetry
 from kohort.simulation.checking.run import Finding
 from kohort.simulation.checking.shrink import find, report
+from kohort.simulation.scenario.runs import quiet
 
 CHUNK = 20
 """Worlds of a task."""
@@ -32,19 +30,13 @@ PROGRESS_S = 30.0
 SHRINK_S = 60.0
 
 
-def quiet() -> None:
-    """Logs nothing: lost connections and refused members are what is simulated."""
-    logging.getLogger("kohort").setLevel(logging.CRITICAL)
-    telemetry.set_level(None, "critical")
-
-
 def played(seeds: range) -> tuple[int, Finding | None]:
     """Plays some worlds, up to the first violation; returns their number, too."""
     for number, seed in enumerate(seeds, 1):
-        found = find("swarm", world(seed), seed)
+        with quiet():
+            found = find("swarm", world(seed), seed)
         if found is not None:
             return number, found
-    gc.collect()
     return len(seeds), None
 
 
@@ -61,7 +53,7 @@ def swarm(first: int, most: int | None, seconds: float) -> tuple[int, Finding | 
     began = shown = time.monotonic()
     tasks = _chunks(first, most, began + seconds)
     count, cores = 0, os.cpu_count() or 1
-    with multiprocessing.Pool(cores, quiet, maxtasksperchild=10) as pool:
+    with multiprocessing.Pool(cores) as pool:
         # A few tasks at a time: the pool would take all of them at once.
         waiting = [
             pool.apply_async(played, (seeds,))
@@ -89,12 +81,12 @@ def main() -> int:
     asked = parser.parse_args()
     seed = time.time_ns() % 2**32 if asked.seed is None else asked.seed
     print(f"worlds from seed {seed} on", flush=True)
-    quiet()
     if asked.bug:
         plant(asked.bug)
     count, found = swarm(seed, asked.worlds, asked.seconds)
     if found is not None:
-        print(report("swarm", world(found.seed), found, SHRINK_S))
+        with quiet():
+            print(report("swarm", world(found.seed), found, SHRINK_S))
     print(f"{count:,} worlds, {'1 violation' if found else 'no violations'}")
     return int(found is not None)
 

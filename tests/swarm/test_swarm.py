@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 from tests.patience import PATIENCE_S
-from tests.swarm.__main__ import quiet
 from tests.swarm.bugs import BUGS, plant
 from tests.swarm.worlds import world
 
-from kohort.broker import telemetry
 from kohort.simulation.checking.run import Finding
 from kohort.simulation.checking.shrink import find, report
+from kohort.simulation.scenario.runs import quiet
 
 MOST = 300
 """Worlds within which each bug is found."""
@@ -22,10 +21,8 @@ MOST = 300
 @pytest.fixture(autouse=True)
 def silence() -> Iterator[None]:
     """Logs nothing."""
-    level = telemetry.level()
-    quiet()
-    yield
-    telemetry.set_level(None, level)
+    with quiet():
+        yield
 
 
 def first(worlds: int) -> Finding | None:
