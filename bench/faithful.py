@@ -103,7 +103,7 @@ seconds = 8
 
 
 class Outcome(NamedTuple):
-    """What a run has shown.
+    """Result of a run.
 
     Attributes:
         generations: each rebalance: the generation before it, its cause and its end.
@@ -187,7 +187,7 @@ class RealPod:
 
 
 class RealWorld:
-    """What a `Fleet` and the happenings need of a `World`."""
+    """The part of a `World` that a `Fleet` and the happenings use."""
 
     def __init__(self, seed: int, pool: Pool, bootstrap: str, protocol: str) -> None:
         self.scheduler = Scheduler(seed)  # for its randomness

@@ -1,8 +1,8 @@
 """Events that tasks of Spark make themselves: straight into bronze.
 
 A task is a text, and a function makes lines of events and a result of it, on an
-executor. The events of some tasks become an ingest. The results come back, so whoever
-has them knows that the events count.
+executor. The events of some tasks become an ingest. The results come back, and with
+them the caller knows that the events count.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ _CLIENT_WAITS_SINCE: Mapping[str, int] = {
 """By API, the first version in which the client waits, as in `shouldClientThrottle` of
 kafka-clients 4.3."""
 
-_REPEATED = {"ApiVersions", "Heartbeat", "Metadata"}
+_EQUAL = {"ApiVersions", "Heartbeat", "Metadata"}
 """APIs whose responses are mostly equal to earlier ones."""
 
 
@@ -96,7 +96,7 @@ class RequestFormat:
         self.version = version
         self.encode_into = api.request(version).encode_into
         self.decode: Decode = api.response(version).decode
-        if api.name in _REPEATED:
+        if api.name in _EQUAL:
             self.decode = EqualResponses(self.decode).decode
         self.is_repeated = api.name == "Heartbeat"
         self.is_flexible = api.is_flexible(version)

@@ -141,7 +141,7 @@ def _unsettled(fleet: Fleet, world: World) -> str:
     )
     if alive and owned != wanted:
         left = ", ".join(f"{t}-{p}" for t, p in wanted if (t, p) not in owned)
-        return f"nobody reads {left}" if left else "partitions have several owners"
+        return f"no member reads {left}" if left else "partitions have several owners"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Which of two scenarios is better, and by how much, with intervals from the seeds.
+"""Compares two scenarios: the better one, by how much, with intervals from the seeds.
 
 Runs with the same seed are a pair. The interval of a mean is Student's: with the 95 %
 quantile of t for as many pairs as there are.
@@ -108,7 +108,7 @@ def compare(first: Sequence[Measures], second: Sequence[Measures]) -> list[Diffe
 def verdict(
     differences: Sequence[Difference], names: tuple[str, str], pairs: int
 ) -> str:
-    """Which scenario is better, in a sentence.
+    """Names the better scenario, in a sentence.
 
     Partitions without a reader decide; without a clear difference there, the first
     number with one.

@@ -164,7 +164,7 @@ def _writers(
 ) -> Iterator[Listener]:
     if task.out is not None:
         path = _path(task.out, scenario, seed, ".jsonl")
-        yield stack.enter_context(_replacing(path)).write
+        yield stack.enter_context(replacing(path)).write
     if task.lake is not None:
         from kohort.simulation.scenario.bronze import FOLDER, BronzeFile
 
@@ -174,14 +174,13 @@ def _writers(
 
 
 def _path(out: str, scenario: Scenario, seed: int, suffix: str) -> Path:
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{scenario.name}-{seed}{suffix}"
+    return Path(out, f"{scenario.name}-{seed}{suffix}")
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file that appears at its end, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with partial.open("wb") as file:

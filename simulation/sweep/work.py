@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kohort.simulation.scenario.measures import Measures
-from kohort.simulation.scenario.runs import Task, begun, forget, quiet
+from kohort.simulation.scenario.runs import Task, begun, forget, quiet, replacing
 from kohort.simulation.sweep.grid import MEASURED, Settings
 
 EVENT: Final = "event"
@@ -67,10 +67,8 @@ class Results:
 
 def write(path: Path, text: str) -> None:
     """Writes a file, whole, in place of the one before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text)
-    partial.replace(path)
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 # -- in an executor

@@ -61,6 +61,6 @@ def test_the_better_one_has_less_time_without_a_reader(run: Measures) -> None:
 
 
 def test_without_a_difference_neither_is_better(run: Measures) -> None:
-    """And with too few seeds nobody knows."""
+    """With too few seeds there is no verdict."""
     assert "too few seeds" in verdict(compare([run], [run]), NAMES, 1)
     assert "Neither" in verdict(compare([run] * 5, [run] * 5), NAMES, 5)

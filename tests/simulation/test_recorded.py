@@ -75,7 +75,7 @@ def test_departures_happen_again() -> None:
 
 
 def test_a_static_member_was_away() -> None:
-    """It came back under another id: nobody left."""
+    """It came back under another id: it is a restart, and no departure."""
     what = "happenings=[{at = 20, do = 'stop', slot = 1, restart_after_s = 5}]"
     values = group_of(events(what, "groups.billing.static=true"))
     assert values["groups"]["billing"]["static"]
@@ -85,7 +85,7 @@ def test_a_static_member_was_away() -> None:
 
 
 def test_mistakes_name_the_groups() -> None:
-    """Of a file without the group."""
+    """A file without the group is refused."""
     with pytest.raises(ScenarioError, match="the groups are billing"):
         values_of(events("duration=10"), "others")
     with pytest.raises(ScenarioError, match="there is no group"):

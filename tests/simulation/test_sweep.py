@@ -78,7 +78,7 @@ def test_the_ready_sweeps_are_valid() -> None:
 def test_a_mistake_names_its_place(
     changes: Mapping[str, Any], message: str, tmp_path: Path
 ) -> None:
-    """Of the sweep, or of its scenario."""
+    """Mistakes of the sweep or of its scenario are named."""
     with pytest.raises(ScenarioError) as raised:
         made(tmp_path, **changes)
     assert message in str(raised.value)

@@ -78,7 +78,7 @@ def same_generation() -> _Change:
 
 
 def undead_members() -> _Change:
-    """A session that ends removes nobody."""
+    """A session that ends removes no member."""
     return leave, "expire", lambda *_, **__: None
 
 
